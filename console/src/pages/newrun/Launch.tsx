@@ -62,7 +62,7 @@ export function Launch({ form }: { form: Form }) {
 function Summary({ form }: { form: Form }) {
   const args = form.args.data ?? [];
   const values = valuesOf(args, form.typed);
-  const plan = form.counts ? size(values, form.counts.train) : null;
+  const plan = form.counts?.train ? size(values, form.counts.train) : null;
   const minutes = values.max_minutes;
   const changed = Object.keys(form.typed).length;
   return (

@@ -14,10 +14,11 @@ export function inWords(content: unknown): string {
 
 /** A message that was there before anybody spoke. */
 export function Said({ message }: { message: ChatMessage }) {
-  return <Bubble who={message.role} text={inWords(message.content)} />;
+  return <Bubble who={message.role} text={inWords(message.content)} given={message.role === "assistant"} />;
 }
 
-export function TurnView({ turn, actions }: { turn: Turn; actions?: ReactNode }) {
+/** `example` when the conversation began with one: only that has a right answer. */
+export function TurnView({ turn, example, actions }: { turn: Turn; example: boolean; actions?: ReactNode }) {
   const answered = new Set(turn.messages.filter((each) => each.role === "tool").map((each) => each.tool_call_id));
   const going = turn.state === "going";
   return (
@@ -40,7 +41,7 @@ export function TurnView({ turn, actions }: { turn: Turn; actions?: ReactNode })
       {turn.state === "failed" && <ErrorNote error={new Error(turn.problem ?? "It failed.")} />}
       {turn.state === "done" && (
         <footer className="turn-foot">
-          <Rewards turn={turn} />
+          <Rewards turn={turn} beside={example && Boolean(turn.said)} />
           <span className="muted small num">
             {turn.tokens !== undefined && format.plural(turn.tokens, "token")}
             {turn.seconds !== undefined && ` in ${format.number(turn.seconds, 2)} s`}
@@ -52,10 +53,13 @@ export function TurnView({ turn, actions }: { turn: Turn; actions?: ReactNode })
   );
 }
 
-function Bubble({ who, text, drawing }: { who: string; text: string; drawing?: boolean }) {
+function Bubble({ who, text, drawing, given }: { who: string; text: string; drawing?: boolean; given?: boolean }) {
   return (
     <div className={cx("bubble", `bubble-${who}`)}>
-      <span className="bubble-who">{Object.hasOwn(WHO, who) ? WHO[who] : who}</span>
+      <span className="bubble-who">
+        {Object.hasOwn(WHO, who) ? WHO[who] : who}
+        {given && <span className="muted"> part of the prompt</span>}
+      </span>
       <pre className={cx("bubble-text", drawing && "bubble-drawing")}>
         <Plain text={text} />
       </pre>
@@ -139,12 +143,14 @@ function pretty(value: unknown): string {
   }
 }
 
-function Rewards({ turn }: { turn: Turn }) {
+/** `beside` what the example asks: the reward still goes by the example's answer. */
+function Rewards({ turn, beside }: { turn: Turn; beside: boolean }) {
   if (!turn.rewards) return null;
   const total = turn.total ?? null;
   return (
     <span className="turn-rewards">
-      <Pill tone={total !== null && total > 0 ? "good" : "neutral"}>reward {format.number(total, 2)}</Pill>
+      {beside && <span className="muted small">the whole conversation, as an answer to the example:</span>}
+      <Pill tone={!beside && total !== null && total > 0 ? "good" : "neutral"}>reward {format.number(total, 2)}</Pill>
       {Object.entries(turn.rewards).map(([name, value]) => (
         <span key={name} className="small soft">
           <Plain text={name} /> <strong className="num">{format.number(value, 2)}</strong>

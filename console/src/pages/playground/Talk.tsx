@@ -29,6 +29,7 @@ export function Talk({ side, runId, alone }: { side: Side; runId: string; alone:
           <TurnView
             key={turn.id}
             turn={turn}
+            example={Boolean(side.example)}
             actions={
               turn.state === "done" && (
                 <Button kind="quiet" size="small" onClick={() => setSaving(turn)}>

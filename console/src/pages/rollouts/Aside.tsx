@@ -10,19 +10,9 @@ import { short } from "./Transcript";
 
 const GOLD = ["ground_truth", "answer", "expected", "target", "reference", "gold", "solution"];
 
-export function Aside({
-  run,
-  details,
-  scope,
-  range,
-  onOpen,
-}: {
-  run: string;
-  details: Details;
-  scope: Scope;
-  range: Range;
-  onOpen: (id: string) => void;
-}) {
+type Shown = { run: string; details: Details; scope: Scope; range: Range; onOpen: (id: string) => void };
+
+export function Aside({ run, details, scope, range, onOpen }: Shown) {
   return (
     <aside className="ro-aside" aria-label="About this rollout">
       <section>
@@ -112,19 +102,7 @@ function Facts({ details }: { details: Details }) {
 const MOST_CELLS = 400;
 
 /** The same example at every step: each sample a square. */
-function Across({
-  run,
-  details,
-  scope,
-  range,
-  onOpen,
-}: {
-  run: string;
-  details: Details;
-  scope: Scope;
-  range: Range;
-  onOpen: (id: string) => void;
-}) {
+function Across({ run, details, scope, range, onOpen }: Shown) {
   const cells = useExample(run, scope, details.promptMessageId).data ?? [];
   if (cells.length < 2) return null;
   const steps = new Map<number, typeof cells>();

@@ -70,7 +70,8 @@ function Head({ details, label, than }: { details: Details; label: ReactNode; th
   );
 }
 
-type Turn = { role: string; text: string };
+/** `given` turns were in the prompt: nobody wrote them here. */
+type Turn = { role: string; text: string; given: boolean };
 
 function Turns({ left, right, marks }: { left: Details; right: Details; marks: boolean }) {
   const [shown, setShown] = useState(TURNS);
@@ -93,7 +94,7 @@ function Turns({ left, right, marks }: { left: Details; right: Details; marks: b
 const Pair = memo(function Pair({ left, right, marks }: { left?: Turn; right?: Turn; marks: boolean }) {
   const same = left?.text === right?.text && left?.role === right?.role;
   const parts = useParts(left?.text ?? "", right?.text ?? "", marks && !same && Boolean(left && right));
-  if (same && left && left.role !== "assistant") {
+  if (same && left && (left.given || left.role !== "assistant")) {
     return (
       <div className="ro-pair ro-pair-same">
         <Cell turn={left} />
@@ -112,9 +113,10 @@ function Cell({ turn, parts, side }: { turn?: Turn; parts?: Part[] | null; side?
   if (!turn) return <div className="ro-cell ro-cell-none muted">No turn here</div>;
   const cut = turn.text.length > CHARACTERS;
   return (
-    <div className={cx("ro-cell", turn.role === "assistant" && "ro-cell-own")}>
+    <div className={cx("ro-cell", turn.role === "assistant" && !turn.given && "ro-cell-own")}>
       <div className="ro-role small">
         <Plain text={turn.role.slice(0, 60)} />
+        {turn.given && turn.role === "assistant" && <span className="muted"> part of the prompt</span>}
       </div>
       <pre className="ro-text" data-transcript="">
         {parts && side
@@ -168,5 +170,6 @@ function turnsOf(details: Details): Turn[] {
   return messages.map((message, index) => ({
     role: String(message.role ?? "unknown"),
     text: (pretty(textOf(message.content)) + (calls.get(index) ?? "")).trim(),
+    given: index < details.promptMessages.length,
   }));
 }

@@ -6,7 +6,7 @@ import { useRuns } from "../../api/queries";
 import { format, Link, Plain, Select, useSearch } from "../../ui";
 import { score } from "../runs/columns";
 import { useRun } from "./context";
-import { type Config, configQuery, differing } from "./Differences";
+import { type Config, configQuery, differing, NOT_SET } from "./Differences";
 
 /** So many settings that differ are named; the rest are counted. */
 const NAMED = 3;
@@ -148,10 +148,10 @@ function Settings({ rows }: { rows: { label: string; values: string[] }[] }) {
           {index > 0 && ", "}
           {label}{" "}
           <b>
-            <Plain text={(is ?? "–").slice(0, 40)} />
+            <Plain text={(is ?? NOT_SET).slice(0, 40)} />
           </b>{" "}
           <span className="muted">
-            (was <Plain text={(was ?? "–").slice(0, 40)} />)
+            (was <Plain text={(was ?? NOT_SET).slice(0, 40)} />)
           </span>
         </span>
       ))}

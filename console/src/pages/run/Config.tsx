@@ -5,6 +5,7 @@ import { useScalars } from "../../api/scalars";
 import type { Series } from "../../chart/series";
 import { Card, Check, Copy, ErrorNote, Fold, format, Pill, Plain, SearchBox, Skeleton, useSearch } from "../../ui";
 import { useRun } from "./context";
+import { NOT_SET } from "./Differences";
 
 export default function Config() {
   const { id } = useRun();
@@ -53,7 +54,8 @@ export default function Config() {
                 key={arg.name}
                 name={arg.label}
                 raw={arg.name}
-                value={arg.value}
+                value={arg.value ?? NOT_SET}
+                note={arg.name === "learning_rate" && rate?.y.length ? inStep(rate) : undefined}
                 mark={arg.given ? <Pill tone="info">given</Pill> : <span className="muted small">default</span>}
               />
             ))}
@@ -91,7 +93,21 @@ function withRate(settings: Record<string, unknown>, { x, y }: Series): Record<s
   return { ...settings, optim: { ...optim, [`lr in step ${format.number(x.at(-1))}`]: y.at(-1) } };
 }
 
-function Row({ name, raw, value, mark }: { name: string; raw: string; value: unknown; mark?: React.ReactNode }) {
+const inStep = ({ x, y }: Series) => `${show(y.at(-1))} in step ${format.number(x.at(-1))}`;
+
+function Row({
+  name,
+  raw,
+  value,
+  note,
+  mark,
+}: {
+  name: string;
+  raw: string;
+  value: unknown;
+  note?: string;
+  mark?: React.ReactNode;
+}) {
   return (
     <>
       <dt title={raw}>
@@ -100,6 +116,7 @@ function Row({ name, raw, value, mark }: { name: string; raw: string; value: unk
       <dd>
         <span className="mono">
           <Plain text={show(value)} />
+          {note && <span className="muted"> · {note}</span>}
         </span>
         {mark}
       </dd>

@@ -6,6 +6,9 @@ import { Fold, format, Plain } from "../../ui";
 import { useRun } from "./context";
 import "./training.css";
 
+/** A launch argument that was left to the trainer, or to no limit. */
+export const NOT_SET = "not set";
+
 export type Config = Schemas["RunConfig"];
 
 export function Differences({ others }: { others: readonly string[] }) {
@@ -69,6 +72,6 @@ export function differing(configs: Config[]): { label: string; values: string[] 
 
 function settingOf(config: Config, name: string): string {
   const value: unknown = config.args.find((arg) => arg.name === name)?.value;
-  if (value === null || value === undefined || value === "") return "–";
+  if (value === null || value === undefined || value === "") return NOT_SET;
   return typeof value === "number" ? format.number(value, 4) : String(value);
 }

@@ -1,7 +1,7 @@
 // The top of a run's page: what it does now, how far it is, whether it learns, and what needs a look.
 import { type CSSProperties, useMemo, useState } from "react";
 import type { Schemas } from "../../api/client";
-import { useChangeRun, useRunAction } from "../../api/queries";
+import { useChangeRun, useRunAction, useRuns } from "../../api/queries";
 import { useScalars } from "../../api/scalars";
 import { shownStep } from "../../api/steps";
 import { useTraining } from "../../api/training";
@@ -135,11 +135,17 @@ export function Title({ run }: { run: Run }) {
       {run.isPublic && <Chip>public</Chip>}
       {run.parentRunId && (
         <Link className="run-parent" href={`/experiments/${encodeURIComponent(run.parentRunId)}`}>
-          <Icon name="fork" size={13} /> from another run
+          <Icon name="fork" size={13} /> from <Parent id={run.parentRunId} ours={run.isOwner} />
         </Link>
       )}
     </span>
   );
+}
+
+/** The name of the run it was forked from, where that is ours and still there. */
+function Parent({ id, ours }: { id: string; ours: boolean }) {
+  const runs = useRuns({}, { once: true, enabled: ours });
+  return <Plain text={(runs.data?.find((each) => each.id === id)?.name ?? "another run").slice(0, 60)} />;
 }
 
 function Tiles({ run }: { run: Run }) {
@@ -166,7 +172,9 @@ function Tiles({ run }: { run: Run }) {
           {live
             ? run.etaSeconds === null || run.etaSeconds === undefined
               ? "no estimate yet"
-              : `about ${format.duration(run.etaSeconds)} left`
+              : run.etaSeconds < 1
+                ? "finishing"
+                : `about ${format.duration(run.etaSeconds)} left`
             : run.endedAt
               ? `ended ${format.ago(run.endedAt, now)}`
               : ""}

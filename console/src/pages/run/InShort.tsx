@@ -8,7 +8,7 @@ import { useScalars } from "../../api/scalars";
 import { Button, ErrorNote, format, Link, Pill, Skeleton, Spinner, type Tone } from "../../ui";
 import { Baseline } from "./Baseline";
 import { useRun } from "./context";
-import { byHeart, learned, type Mean, means, shortcuts } from "./verdict";
+import { byHeart, gained, learned, type Mean, means, shortcuts, UNSURE } from "./verdict";
 
 export function InShort() {
   const { id, run, live } = useRun();
@@ -59,8 +59,8 @@ function Learned({ train, held, live }: { train: Mean[]; held: Mean[]; live: boo
   const { id } = useRun();
   const rate = useScalars(id, "eval").data?.get("solve_rate");
   const found = learned(train, held);
-  // Both numbers are of one evaluation.
-  const solved = found && rate?.y[rate.x.indexOf(found.step)];
+  // Both numbers are of one evaluation. Where all counted as solved from the beginning, that says nothing.
+  const solved = found && rate?.y[0] !== 1 && rate?.y[rate.x.indexOf(found.step)];
   const question = live ? "Does it learn?" : "Did it learn?";
   if (!found)
     return (
@@ -68,14 +68,25 @@ function Learned({ train, held, live }: { train: Mean[]; held: Mean[]; live: boo
         <span>It shows after a few steps and two evaluations.</span>
       </Answer>
     );
+  if (found.word === UNSURE && rate?.x[0] === 0 && rate.y[0] === 1)
+    return (
+      <Answer question={question} word="Nothing to learn" tone="warn">
+        <span>
+          It solved every held-out row before training: the task is too easy for it, or the reward pays any answer.
+        </span>
+      </Answer>
+    );
+  // Nothing more comes from a run that is over.
+  const word = found.word === UNSURE && !live ? (found.chance ? "Not clearly" : "No") : found.word;
   return (
-    <Answer question={question} word={found.word} tone={found.tone}>
+    <Answer question={question} word={word} tone={found.tone}>
       <span>
         {found.heldOut ? "Reward on held-out rows " : "Reward on training rows "}
         <b>
           {format.reward(found.from)} → {format.reward(found.to)}
         </b>
         {found.fell !== null && <>, now {format.reward(found.fell)}</>}
+        {found.chance && <>, which may be chance</>}
         {found.heldOut ? (
           typeof solved === "number" && <>; {format.percent(solved, 0)} of them solved</>
         ) : (
@@ -96,11 +107,14 @@ function Cheating({ train, held }: { train: Mean[]; held: Mean[] }) {
   const signs = rung.length + (gap ? 1 : 0);
   // What the doctor calls an error is not always a way to cheat, and never harmless.
   const sick = severe(doctor.report) > 0;
+  const clear = Boolean(doctor.report); // without an examination nobody has looked for what it could do
   return (
     <Answer
       question="Is it cheating?"
-      word={signs ? `${format.plural(signs, "sign")} of it` : sick ? "It could" : "No sign of it"}
-      tone={signs || sick ? "warn" : "good"}
+      word={
+        signs ? `${format.plural(signs, "sign")} of it` : sick ? "It could" : clear ? "No sign of it" : "No sign so far"
+      }
+      tone={signs || sick ? "warn" : clear ? "good" : "neutral"}
     >
       {rung.map((event) => (
         <span key={event.id}>
@@ -198,6 +212,9 @@ function Best({ held }: { held: Mean[] }) {
   if (!kept) return null;
   const best = kept.find((each) => each.best) ?? kept.find((each) => each.latest);
   const measured = held.find((each) => each.step === best?.step);
+  // The first evaluation, where it was made before the first step.
+  const start = held[0]?.step === 0 ? held[0] : undefined;
+  const better = !measured || !start || measured === start || gained(start, measured);
   if (!best)
     return (
       <Answer question="What is its best checkpoint?" word={live ? "None yet" : "None"}>
@@ -205,12 +222,12 @@ function Best({ held }: { held: Mean[] }) {
       </Answer>
     );
   return (
-    <Answer question="What is its best checkpoint?" word={best.name} tone={best.best ? "good" : "neutral"}>
+    <Answer question="What is its best checkpoint?" word={best.name} tone={best.best && better ? "good" : "neutral"}>
       <span>
         {measured ? (
           <>
             Held-out reward <b>{format.reward(measured.value)}</b>
-            {best.best ? ", the highest of those kept. " : ". "}
+            {!better ? ", no higher than before training. " : best.best ? ", the highest of those kept. " : ". "}
           </>
         ) : (
           <>The newest; none was evaluated. </>

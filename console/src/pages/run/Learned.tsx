@@ -39,7 +39,7 @@ function Way({ summary }: { summary: Summary }) {
       </Station>
       <Station name="Last" value={last} />
       <div className="way-aside">
-        <dt>Answers that ended by themselves</dt>
+        <dt>Held-out answers that ended by themselves</dt>
         <dd>{format.percent(endedByThemselves, 0)}</dd>
       </div>
     </dl>

@@ -16,7 +16,12 @@ export type Verdict = {
   step: number;
   heldOut: boolean;
   fell: number | null;
+  /** A gain that is no more than chance may bring. */
+  chance: boolean;
 };
+
+/** Neither learned nor worse: the word while it goes on. */
+export const UNSURE = "Not so far";
 
 /** So many standard errors of a difference are more than chance. */
 const SURE = 2;
@@ -53,14 +58,18 @@ export function learned(train: readonly Mean[], held: readonly Mean[]): Verdict 
   const [first, last] = [seen[0], seen.at(-1)];
   if (!first || !last || seen.length < 2) return null;
   const best = seen.reduce((top, each) => (each.value > top.value ? each : top));
-  const told = { from: first.value, to: best.value, step: best.step, heldOut, fell: null };
+  const told = { from: first.value, to: best.value, step: best.step, heldOut, fell: null, chance: false };
   if (first.value - last.value > sure(first, last) && best.value - first.value <= sure(first, best))
     return { ...told, word: "It got worse", tone: "bad", to: last.value, step: last.step };
-  if (best.value - first.value <= sure(first, best)) return { ...told, word: "Not so far", tone: "neutral" };
+  if (best.value - first.value <= sure(first, best))
+    return { ...told, word: UNSURE, tone: "neutral", chance: gained(first, best) };
   const lost = Math.max(sure(best, last), LOST * (best.value - first.value));
   const fell = best.value - last.value > lost ? last.value : null;
   return { ...told, word: fell === null ? "Yes" : "Yes, then it fell", tone: fell === null ? "good" : "warn", fell };
 }
+
+/** Whether one mean is above another at all. */
+export const gained = (from: Mean, to: Mean) => to.value - from.value > LEAST;
 
 /** The first and the last steps, each as one mean. */
 function ends(train: readonly Mean[]): Mean[] {

@@ -1,5 +1,5 @@
 // What the trainer did, in a line each.
-import type { MarkKind, Training, WarmStart } from "../../api/training";
+import type { MarkKind, Signal, Training, WarmStart } from "../../api/training";
 import { format } from "../../ui";
 
 /** What a run is at before its first step; null when its trainer says nothing of that. */
@@ -15,13 +15,19 @@ export function doing({ chosen, signal, doses, warmStart, plan }: Training): str
 
 /** The beginning of a run, in short. */
 export function before({ signal, warmStart }: Training): string {
-  const said = signal ? [signal.learns ? "it could learn as it came" : "it needed help"] : [];
+  const said = signal ? [couldLearn(signal)] : [];
   if (warmStart?.steps) {
     const gained =
       warmStart.after === null ? "" : ` ${format.reward(warmStart.before)} → ${format.reward(warmStart.after)}`;
     said.push(`warm start${gained}`);
   } else if (warmStart) said.push("no warm start");
   return said.join(" · ");
+}
+
+function couldLearn({ learns, ready, reward }: Signal): string {
+  if (learns) return "it could learn as it came";
+  if (reward === null) return "no sample got a reward";
+  return ready ? "it solved it already" : "it needed help";
 }
 
 const SHOWN: Record<string, [one: string, many: string]> = {

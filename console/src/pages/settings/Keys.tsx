@@ -20,12 +20,12 @@ import {
   useSearch,
 } from "../../ui";
 import { Intro } from "./Intro";
-import { act, FormDialog, Listed, Removal } from "./parts";
+import { act, Choices, FormDialog, Listed, Removal } from "./parts";
 
 const SCOPES = [
   { id: "read", label: "Read", text: "see runs, datasets and environments" },
   { id: "write", label: "Write", text: "upload, launch, change and delete" },
-  { id: "admin", label: "Manage", text: "keys, secrets, users and the audit log" },
+  { id: "admin", label: "Admin", text: "keys, secrets, users and the audit log" },
 ] as const;
 type Scope = (typeof SCOPES)[number]["id"];
 
@@ -157,8 +157,6 @@ function NewKey({ onClose }: { onClose: () => void }) {
   const send = (text: (name: string) => string) =>
     create.mutate({ name: text("name").trim(), scopes, days: Number(text("days")) || null });
   if (made) return <Made text={made.key} onClose={onClose} />;
-  const toggle = (scope: Scope, on: boolean) =>
-    setScopes(on ? [...scopes, scope] : scopes.filter((each) => each !== scope));
   return (
     <FormDialog
       title="New API key"
@@ -182,21 +180,7 @@ function NewKey({ onClose }: { onClose: () => void }) {
           />
         )}
       </Field>
-      <fieldset className="settings-scopes">
-        <legend>Scopes</legend>
-        {SCOPES.map((scope) => (
-          <Check
-            key={scope.id}
-            checked={scopes.includes(scope.id)}
-            onChange={(event) => toggle(scope.id, event.target.checked)}
-            label={
-              <>
-                <strong>{scope.label}</strong> <span className="muted">{scope.text}</span>
-              </>
-            }
-          />
-        ))}
-      </fieldset>
+      <Choices legend="Scopes" all={SCOPES} chosen={scopes} onChange={setScopes} />
       <Field label="Expires after">
         {(id) => (
           <Select id={id} name="days" defaultValue="90">

@@ -11,7 +11,6 @@ import {
 } from "../../api/account";
 import {
   Button,
-  Check,
   type Column,
   Copy,
   Dialog,
@@ -29,7 +28,7 @@ import {
   type Tone,
 } from "../../ui";
 import { Intro } from "./Intro";
-import { act, FormDialog, Listed, Removal } from "./parts";
+import { act, Choices, FormDialog, Listed, Removal } from "./parts";
 
 type Event = "run.ended" | "run.alert";
 const EVENTS: { id: Event; label: string; text: string }[] = [
@@ -147,8 +146,6 @@ function State({ delivery }: { delivery: Delivery }) {
 function NewWebhook({ onClose }: { onClose: () => void }) {
   const create = useCreateWebhook();
   const [events, setEvents] = useState<Event[]>(["run.ended", "run.alert"]);
-  const toggle = (event: Event, on: boolean) =>
-    setEvents(on ? [...events, event] : events.filter((each) => each !== event));
   if (create.data) return <Made secret={create.data.secret} onClose={onClose} />;
   return (
     <FormDialog
@@ -172,21 +169,7 @@ function NewWebhook({ onClose }: { onClose: () => void }) {
           />
         )}
       </Field>
-      <fieldset className="settings-scopes">
-        <legend>Tell it when</legend>
-        {EVENTS.map((event) => (
-          <Check
-            key={event.id}
-            checked={events.includes(event.id)}
-            onChange={(change) => toggle(event.id, change.target.checked)}
-            label={
-              <>
-                <strong>{event.label}</strong> <span className="muted">{event.text}</span>
-              </>
-            }
-          />
-        ))}
-      </fieldset>
+      <Choices legend="Tell it when" all={EVENTS} chosen={events} onChange={setEvents} />
     </FormDialog>
   );
 }

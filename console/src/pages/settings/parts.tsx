@@ -1,7 +1,7 @@
 // What every part of the settings is made of: a table of things, a form that makes one, a question before one goes.
 import type { UseMutationResult, UseQueryResult } from "@tanstack/react-query";
 import { type FormEvent, type ReactNode, useId } from "react";
-import { Button, Card, type Column, Confirm, Dialog, ErrorNote, Skeleton, Table } from "../../ui";
+import { Button, Card, Check, type Column, Confirm, Dialog, ErrorNote, Skeleton, Table } from "../../ui";
 
 type Asked = Pick<UseQueryResult, "isError" | "isPending" | "error" | "refetch">;
 
@@ -25,6 +25,37 @@ export function Listed<Row>({
   if (asked.isError) return <ErrorNote error={asked.error} onRetry={() => asked.refetch()} />;
   if (!rows) return <Skeleton lines={4} />;
   return <Card flush>{rows.length || !empty ? <Table rows={rows} rowHeight={46} {...table} /> : empty}</Card>;
+}
+
+/** Some of a few things, each with a word on what it means. */
+export function Choices<Id extends string>({
+  legend,
+  all,
+  chosen,
+  onChange,
+}: {
+  legend: string;
+  all: readonly { id: Id; label: string; text: string }[];
+  chosen: Id[];
+  onChange: (chosen: Id[]) => void;
+}) {
+  return (
+    <fieldset className="settings-choices">
+      <legend>{legend}</legend>
+      {all.map(({ id, label, text }) => (
+        <Check
+          key={id}
+          checked={chosen.includes(id)}
+          onChange={(event) => onChange(event.target.checked ? [...chosen, id] : chosen.filter((each) => each !== id))}
+          label={
+            <>
+              <strong>{label}</strong> <span className="muted">{text}</span>
+            </>
+          }
+        />
+      ))}
+    </fieldset>
+  );
 }
 
 /** The last column: the one thing that can be done to a row. */
