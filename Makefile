@@ -64,12 +64,16 @@ format: setup ## rewrite files the way check wants them
 	$(BIN)/ruff format src tests benchmarks examples
 	$(BIN)/ruff check --fix .
 
+# Compiled files are kept, whatever the shell says: tests start hundreds of processes.
+export PYTHONDONTWRITEBYTECODE =
+
 QUICK = $(BIN)/pytest -m 'not slow and not gpu'
-PAIR  = --numprocesses 2 --dist loadfile
+# One more than there are cores to count on: much of a test is waiting for a process.
+MANY  = --numprocesses 3 --dist loadfile
 
 test: check .lanes/triton/.stamp ## everything that proves the code, in minutes; what is timed runs alone
-	$(QUICK) $(PAIR) --ignore tests/load --ignore tests/browser
-	$(QUICK) $(PAIR) tests/browser
+	$(QUICK) $(MANY) --ignore tests/load --ignore tests/browser
+	$(QUICK) $(MANY) tests/browser
 	$(QUICK) tests/load
 
 # Beside the virtual environment, for Triton's interpreter alone: nothing else should find it where there is no GPU.

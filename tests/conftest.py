@@ -1,7 +1,16 @@
 """Fixtures that several folders share, and the order of the tests."""
 
+import os
+import signal
+
 import pytest
 from hypothesis import HealthCheck, settings
+
+# The models are tiny: in this process and in those it starts, a second thread would only spin.
+os.environ.setdefault("OMP_NUM_THREADS", "1")
+
+# A shell starts what it puts in the background deaf to Ctrl-C, which is what some tests send themselves.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 
 settings.register_profile("any machine", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("any machine")

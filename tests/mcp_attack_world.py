@@ -1,6 +1,7 @@
-"""`python mcp_attack_world.py FOLDER`: tries every attack from inside MCP servers of an agent of the user it runs as.
+"""`python mcp_attack_world.py FOLDER [held]`: tries every attack from inside MCP servers of an agent of its user.
 
-As in `sandbox_world`, whose things there are to steal: with all guards, and with all but the attack's own.
+As in `sandbox_world`, whose things there are to steal: with all guards, and, unless told `held`, with all but the
+attack's own. Attacks that need the same guards, and have no limits of their own, come from one server.
 """
 
 from __future__ import annotations
@@ -11,8 +12,9 @@ import logging
 import os
 import secrets
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -26,9 +28,11 @@ from benchmax.files.temp_dirs import make_owned_dir, remove_tree
 from benchmax.sandbox.inside.guards import GUARDS
 from mcp_attacks import SERVER_ATTACKS
 from sandbox_attacks import PRELUDE, Attack
-from sandbox_world import SECRET, World, _answer_unix, _process_names, caller, variants
+from sandbox_world import SECRET, WAITS, World, _answer_unix, _process_names, caller, variants
 
 CALL_SECONDS = 20.0
+FROM_ONE = 10
+"""Attacks that come from one server: the log tells only of the first 16 times that it was refused something."""
 SERVER = """
 import json, os, sys
 def run(code, facts):
@@ -59,7 +63,7 @@ for line in sys.stdin:
 
 
 class Lines(logging.Handler):
-    """All that is logged; attacks are tried one after another."""
+    """All that is logged; servers run one after another."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -69,27 +73,39 @@ class Lines(logging.Handler):
         self.lines.append(record.getMessage())
 
 
-def make_workdir(folder: Path, world: World, attack: Attack, raised: bool) -> Path:
+@dataclass(frozen=True)
+class Server:
+    """What attacks of one server have in common."""
+
+    out: frozenset[str]
+    network: str
+    limits: str
+    beside: bool
+    alone: str = ""
+    """The name of an attack that has limits of its own to come to."""
+
+
+def make_workdir(folder: Path, world: World, server: Server) -> Path:
     folder.mkdir(parents=True, mode=0o755)
-    given = {**attack.limits, **(attack.raised if raised else {})}
-    server = {
+    given = json.loads(server.limits)
+    entry = {
         "command": sys.executable, "args": ["-I", "server.py"], "fork": False, "read": [str(world.rows)],
-        "network": attack.network, **({"memory": given["memory"]} if "memory" in given else {}),
+        "network": server.network, **({"memory": given["memory"]} if "memory" in given else {}),
     }  # fmt: skip
     (folder / "server.py").write_text(SERVER)
-    (folder / "mcp_config.yaml").write_text(json.dumps({"mcpServers": {"it": server}, "x": SECRET}))
+    (folder / "mcp_config.yaml").write_text(json.dumps({"mcpServers": {"it": entry}, "x": SECRET}))
     (folder / "reward_fn.py").write_text(f"# {SECRET}\n")
     return folder
 
 
 @contextmanager
-def changed(attack: Attack, raised: bool, out: frozenset[str]) -> Iterator[None]:
-    """Limits as the attack has them, and without some guards."""
-    given = {**attack.limits, **(attack.raised if raised else {})}
-    before = {name: getattr(limits, name) for name in given if name.startswith("MCP_")}
-    server_box.GUARDS = {name: what for name, what in GUARDS.items() if name not in out}
-    for name in before:
-        setattr(limits, name, given[name])
+def changed(server: Server) -> Iterator[None]:
+    """Limits as the attacks have them, and without some guards."""
+    given = {name: value for name, value in json.loads(server.limits).items() if name.startswith("MCP_")}
+    before = {name: getattr(limits, name) for name in given}
+    server_box.GUARDS = {name: what for name, what in GUARDS.items() if name not in server.out}
+    for name, value in given.items():
+        setattr(limits, name, value)
     try:
         yield
     finally:
@@ -98,55 +114,81 @@ def changed(attack: Attack, raised: bool, out: frozenset[str]) -> Iterator[None]
             setattr(limits, name, value)
 
 
-async def attempt(world: World, attack: Attack, raised: bool, out: frozenset[str]) -> dict[str, Any]:
+async def attempt(world: World, server: Server, attacks: Sequence[Attack], wait: float) -> list[dict[str, Any]]:
     root = make_owned_dir("benchmax-mcp-")
     lines = Lines()
     logging.getLogger("benchmax.sandbox").addHandler(lines)
-    with changed(attack, raised, out):
-        workdir = read_workdir(make_workdir(root / "workdir", world, attack, raised))
-        closed = (world.facts["tcp"],) if attack.name == "connect to a closed port" else ()
+    with changed(server):
+        workdir = read_workdir(make_workdir(root / "workdir", world, server))
+        closed = (world.facts["tcp"],) if server.network == "host" else ()
         node = Node(workdir, root, Installed(os.environ["PATH"], sys.executable), 2, 0, closed_ports=closed)
         try:
-            return await _attacked(node, world, attack, lines, root)
+            told = await _attacked(node, world, server, attacks, {"wait": wait, **_own_facts(root)})
         finally:
             await node.close()
             remove_tree(root)
             logging.getLogger("benchmax.sandbox").removeHandler(lines)
+    return [{**each, "lines": lines.lines} for each in told]
 
 
-async def _attacked(node: Node, world: World, attack: Attack, lines: Lines, root: Path) -> dict[str, Any]:
-    lease, token = await node.open("a", 60), secrets.token_hex(6)
-    facts = {**world.facts, "token": token, "rewards": f"{root}/workdir/reward_fn.py"}
-    facts["config"] = f"{root}/workdir/mcp_config.yaml"
-    if attack.beside:
+def _own_facts(root: Path) -> dict[str, Any]:
+    return {"rewards": f"{root}/workdir/reward_fn.py", "config": f"{root}/workdir/mcp_config.yaml"}
+
+
+async def _attacked(
+    node: Node, world: World, server: Server, attacks: Sequence[Attack], facts: dict[str, Any]
+) -> list[dict[str, Any]]:
+    lease = await node.open("a", 60)
+    if server.beside:
         other = await node.open("b", 60)
         theirs = other.servers.dirs.workspace / "theirs"
         theirs.write_text(SECRET)
         theirs.chmod(0o666)
         facts.update(theirs=str(theirs), other=other.servers.pids[0])
-    said, arguments = "", {"code": PRELUDE + attack.code, "facts": json.dumps(facts)}
-    try:
-        answer = await node.leases.call(lease.token, "run", arguments, CALL_SECONDS)
-        said = answer["content"][0]["text"]
-    except (McpError, ToolError) as error:
-        said = f"{error}"
+    told, tokens = [], [secrets.token_hex(6) for _ in attacks]
+    for attack, token in zip(attacks, tokens, strict=True):
+        arguments = {"code": PRELUDE + attack.code, "facts": json.dumps({**world.facts, **facts, "token": token})}
+        told.append(await _said(node, lease.token, arguments))
+        (world.rows / "new").unlink(missing_ok=True)
+        (world.folder / "dropbox" / "new").unlink(missing_ok=True)
     servers = lease.servers
     await node.leases.release(lease.token)
     await servers.stop()
-    (world.rows / "new").unlink(missing_ok=True)
-    (world.folder / "dropbox" / "new").unlink(missing_ok=True)
-    got = "GOT" in said or f"{token}\n" in _process_names()
-    return {"got": got, "said": said[-600:], "lines": lines.lines}
+    left = set(_process_names())
+    return [
+        {"attack": attack.name, "got": "GOT" in said or f"{token}\n" in left, "said": said[-600:]}
+        for attack, token, said in zip(attacks, tokens, told, strict=True)
+    ]
 
 
-async def try_all(world: World, only: str) -> None:
-    root = os.geteuid() == 0
-    calling = asyncio.create_task(caller(world.facts["listen"]))
+async def _said(node: Node, lease: str, arguments: dict[str, Any]) -> str:
+    try:
+        answer = await node.leases.call(lease, "run", arguments, CALL_SECONDS)
+    except (McpError, ToolError) as error:
+        return f"{error}"
+    return str(answer["content"][0]["text"])
+
+
+def groups(root: bool, wanted: str) -> dict[tuple[str, Server], list[Attack]]:
+    """Which attacks come from one server, by the variant and what they need."""
+    found: dict[tuple[str, Server], list[Attack]] = {}
     for attack in SERVER_ATTACKS:
-        if only in attack.name and (root or not attack.root_only):
+        if root or not attack.root_only:
             for variant, out, raised in list(variants(attack, root))[:2]:
-                told = await attempt(world, attack, raised, out)
-                print(json.dumps({"attack": attack.name, "variant": variant, **told}), flush=True)
+                given = json.dumps({**attack.limits, **(attack.raised if raised else {})}, sort_keys=True)
+                alone = attack.name if attack.limits else ""
+                if wanted in ("", variant):
+                    server = Server(out, attack.network, given, attack.beside, alone)
+                    found.setdefault((variant, server), []).append(attack)
+    return {key: sorted(attacks, key=lambda attack: attack.refused is None) for key, attacks in found.items()}
+
+
+async def try_all(world: World, wanted: str) -> None:
+    calling = asyncio.create_task(caller(world.facts["listen"]))
+    for (variant, server), attacks in groups(os.geteuid() == 0, wanted).items():
+        for first in range(0, len(attacks), FROM_ONE):
+            for told in await attempt(world, server, attacks[first : first + FROM_ONE], WAITS[variant]):
+                print(json.dumps({"variant": variant, **told}), flush=True)
     calling.cancel()
 
 

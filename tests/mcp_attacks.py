@@ -21,7 +21,7 @@ NOT_OF_SERVERS = {
 
 OWN = [
     Attack("read the rewards", "print(open(F['rewards']).read())", ("mount", "landlock_files", "uid@root")),
-    Attack("read the configuration by a link", "os.symlink(F['config'], 'x'); print(open('x').read())",
+    Attack("read the configuration by a link", "os.symlink(F['config'], 'z'); print(open('z').read())",
            ("mount", "landlock_files", "uid@root")),
     Attack("read another rollout's files", "print(open(F['theirs']).read())", ("mount", "landlock_files"), beside=True),
     Attack("write another rollout's files", "open(F['theirs'], 'a').write('x'); got()", ("mount", "landlock_files"),
@@ -32,7 +32,7 @@ OWN = [
            ("user pid mount proc ipc net", LANDLOCK), also="seccomp", beside=True),
     Attack("connect to a socket of the system", "ask(socket.SOCK_STREAM, F['public_socket'], socket.AF_UNIX)",
            ("mount",), network="host"),
-    Attack("take memory", "x = b'x' * (300 << 20); time.sleep(3); got()",
+    Attack("take memory", "x = b'x' * (300 << 20); time.sleep(F['wait']); got()",
            limits={"memory": "150MB"}, raised={"memory": "1GB"}, ended_by="memory"),
     Attack("fill the disk", """
 for name in "abc":

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import sys
 import time
 from collections.abc import AsyncIterator, Iterable
 from contextlib import asynccontextmanager
@@ -11,17 +12,99 @@ from pathlib import Path
 from typing import Any
 
 from benchmax.envs.mcp import ParallelMcpEnv
+from benchmax.envs.mcp.agent.node import Node
 from benchmax.envs.mcp.provisioners import LocalProvisioner
+from benchmax.envs.mcp.setup.install import Installed
+from benchmax.envs.mcp.workdir import read_workdir
+from benchmax.files.temp_dirs import make_owned_dir, remove_tree
 
 DEMO = Path(__file__).parents[1] / "examples" / "mcp_demo"
 
-PROBE = """
-import asyncio, base64, os, subprocess, sys, time
-from pathlib import Path
-from mcp.server import MCPServer
-from mcp.types import EmbeddedResource, ImageContent, TextContent, TextResourceContents, ToolAnnotations
+SMALL_SERVER = '''
+import json, os, sys, threading
 
-server = MCPServer("probe")
+class SmallServer:
+    """The SDK's MCPServer as far as tests need it, without the second that importing the SDK takes."""
+
+    def __init__(self, name):
+        self.name, self.tools, self.hints, self.speaking = name, {}, {}, threading.Lock()
+
+    def tool(self, name=None, read_only=False):
+        def add(function):
+            self.tools[name or function.__name__] = function
+            self.hints[name or function.__name__] = {"readOnlyHint": read_only}
+            return function
+        return add
+
+    def run(self, kind, **options):
+        if kind != "stdio":
+            return self._with_sdk().run(kind, **options)
+        for line in sys.stdin:
+            message = json.loads(line)
+            if "id" in message and "method" in message:
+                threading.Thread(target=self._answer, args=(message,), daemon=True).start()
+
+    def _with_sdk(self):
+        from mcp.server import MCPServer
+        server = MCPServer(self.name)
+        for name, function in self.tools.items():
+            server.tool(name=name)(function)
+        return server
+
+    def _answer(self, message):
+        method, given = message["method"], message.get("params") or {}
+        if method == "initialize":
+            about = {"name": self.name, "version": "1"}
+            answer = {"protocolVersion": given["protocolVersion"], "capabilities": {"tools": {}}, "serverInfo": about}
+        elif method == "tools/list":
+            answer = {"tools": [self._listed(name) for name in self.tools]}
+        elif method == "tools/call":
+            answer = self._called(given["name"], given.get("arguments") or {})
+        else:
+            return self._say(message, error={"code": -32601, "message": f"no method {method}"})
+        self._say(message, result=answer)
+
+    def _say(self, message, **answer):
+        data = json.dumps({"jsonrpc": "2.0", "id": message["id"], **answer}).encode()
+        with self.speaking:
+            sys.stdout.buffer.write(data + b"\\n")
+            sys.stdout.buffer.flush()
+
+    def _kinds(self, name):
+        known = {str: "string", int: "integer", float: "number", bool: "boolean"}
+        return {key: known[kind] for key, kind in self.tools[name].__annotations__.items() if key != "return"}
+
+    def _listed(self, name):
+        kinds = self._kinds(name)
+        wanted = list(kinds)[: len(kinds) - len(self.tools[name].__defaults__ or ())]
+        schema = {"type": "object", "properties": {key: {"type": kind} for key, kind in kinds.items()}}
+        return {"name": name, "inputSchema": {**schema, "required": wanted}, "annotations": self.hints[name]}
+
+    def _called(self, name, given):
+        try:
+            for key, kind in self._kinds(name).items():
+                if kind == "string" and not isinstance(given.get(key, ""), str):
+                    raise TypeError(f"{key} is no string")
+            said = self.tools[name](**given)
+            if hasattr(said, "__await__"):
+                import asyncio
+                said = asyncio.run(said)
+        except Exception as error:
+            text = f"Error executing tool {name}: {error!r}"
+            return {"content": [{"type": "text", "text": text}], "isError": True}
+        if isinstance(said, list):
+            return {"content": said}
+        return {"content": [{"type": "text", "text": said if isinstance(said, str) else json.dumps(said)}]}
+'''
+"""What a server's file begins with that is made with `SmallServer`."""
+
+PROBE = (
+    SMALL_SERVER
+    + """
+import base64, subprocess, time
+from pathlib import Path
+
+server = SmallServer("probe")
 memory: list[str] = []
 
 @server.tool()
@@ -91,8 +174,9 @@ def crash(code: int) -> str:
     print("something is badly wrong", file=sys.stderr, flush=True)
     os._exit(code)
 
-@server.tool(annotations=ToolAnnotations(read_only_hint=True))
+@server.tool(read_only=True)
 async def look(while_there: str) -> str:
+    import asyncio
     Path(".begun").touch()
     while os.path.exists(while_there):
         await asyncio.sleep(0.02)
@@ -100,6 +184,7 @@ async def look(while_there: str) -> str:
 
 @server.tool()
 async def wait(seconds: float) -> str:
+    import asyncio
     Path(".begun").touch()
     await asyncio.sleep(seconds)
     return "waited"
@@ -110,13 +195,12 @@ def hold(seconds: float) -> str:
     return "held"
 
 @server.tool()
-def picture() -> list[TextContent | ImageContent | EmbeddedResource]:
+def picture() -> list:
     data = base64.b64encode(b"not really a picture").decode()
-    inner = TextResourceContents(uri="file:///a.txt", text="inside")
     return [
-        TextContent(type="text", text="look"),
-        ImageContent(type="image", data=data, mime_type="image/png"),
-        EmbeddedResource(type="resource", resource=inner),
+        {"type": "text", "text": "look"},
+        {"type": "image", "data": data, "mimeType": "image/png"},
+        {"type": "resource", "resource": {"uri": "file:///a.txt", "text": "inside"}},
     ]
 
 @server.tool()
@@ -129,6 +213,7 @@ if __name__ == "__main__":
     else:
         server.run("stdio")
 """
+)
 
 REWARDS = """
 import os, time, sys
@@ -174,6 +259,20 @@ async def opened(workdir: Path, servers: int = 2, **options: Any) -> AsyncIterat
         yield env
     finally:
         await env.shutdown()
+
+
+@asynccontextmanager
+async def node_of(server: str, config: str) -> AsyncIterator[Node]:
+    """An agent's servers without the agent: of this process, whose limits a test can change."""
+    root = make_owned_dir("benchmax-mcp-")
+    workdir = read_workdir(make_workdir(root / "workdir", server, config))
+    programs = f"{os.path.dirname(sys.executable)}:{os.environ['PATH']}"
+    node = Node(workdir, root, Installed(programs, sys.executable), 1, 0)
+    try:
+        yield node
+    finally:
+        await node.close()
+        remove_tree(root)
 
 
 REFUSED = ("PermissionError", "FileNotFoundError", "ProcessLookupError", "OSError")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import http.client
 import json
 import os
@@ -114,14 +115,34 @@ def fresh_database(url):
     return url
 
 
-@pytest.fixture(params=["sqlite", "postgres"])
-def store(request, tmp_path):
-    """An open database of each kind."""
+def open_new(data, url=None):
+    """The database of a new data directory; the tables of an SQLite one are made once and copied."""
+    from benchmax.platform.store import database
+
+    if url is None and not data.database.exists():
+        data.database.touch(0o600)
+        data.database.write_bytes(_empty_database())
+    return database.open_database(data, url)
+
+
+@functools.cache
+def _empty_database() -> bytes:
     from benchmax.platform.store import database
     from benchmax.platform.store.datadir import DataDir
 
+    with tempfile.TemporaryDirectory() as folder:
+        data = DataDir(Path(folder) / "data").create()
+        database.open_database(data).close()
+        return data.database.read_bytes()
+
+
+@pytest.fixture(params=["sqlite", "postgres"])
+def store(request, tmp_path):
+    """An open database of each kind."""
+    from benchmax.platform.store.datadir import DataDir
+
     url = fresh_database(request.getfixturevalue("postgres_url")) if request.param == "postgres" else None
-    opened = database.open_database(DataDir(tmp_path / "data").create(), url)
+    opened = open_new(DataDir(tmp_path / "data").create(), url)
     yield opened
     opened.close()
 
@@ -148,7 +169,6 @@ class LiveServer:
 
     def __init__(self, folder: Path, *, port: int = 0, **settings):
         from benchmax.platform.server.settings import ServerSettings
-        from benchmax.platform.store.database import open_database
         from benchmax.platform.store.datadir import DataDir
 
         # The protocol must be named: asyncio sets TCP_NODELAY on such sockets only.
@@ -162,7 +182,7 @@ class LiveServer:
         if everywhere and "database_url" not in settings:
             settings["database_url"] = new_database(everywhere[0])
         self.settings = ServerSettings(data=self.data, port=self.port, **settings)
-        self.database = open_database(self.data, self.settings.database_url)
+        self.database = open_new(self.data, self.settings.database_url)
 
     def user(self, email="me@example.org", scopes=("read", "write", "admin"), role="member", days=None):
         """A user's id and a key of theirs."""

@@ -8,11 +8,10 @@ import time
 from pathlib import Path
 
 from benchmax.platform.runner.processes.process_groups import RunProcess
-from benchmax.platform.store.database import open_database
 from benchmax.platform.store.datadir import DataDir
 from benchmax.platform.store.queue import jobs
 from benchmax.platform.store.runs import runs
-from platform_world import make_run, metric_values
+from platform_world import make_run, metric_values, open_new
 
 HERE = Path(__file__).parent
 STUB = HERE / "stub_child.py"
@@ -24,7 +23,7 @@ def start_stub(run_dir, **options):
 
 def open_world(folder, url=None):
     data = DataDir(folder / "data").create()
-    return open_database(data, url), data
+    return open_new(data, url), data
 
 
 def launch(database, priority=0, slots=1, max_attempts=5, **args):

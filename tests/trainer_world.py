@@ -155,7 +155,7 @@ class Case:
 
     name: str
     template: Template
-    env: type[SumEnv]
+    env: type[BaseEnv]
     samples: tuple[Sample, ...]
     max_turns: int = 3
 

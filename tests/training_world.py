@@ -31,9 +31,9 @@ def config(directory: Path, folder: Path, **tree: Any) -> TrainConfig:
     return build_config(base)
 
 
-def store_tiny(home: Path, name: str) -> Path:
+def store_tiny(home: Path, name: str, **sizes: int) -> Path:
     """A toy model under a name, in a store of its own."""
-    path = make_tiny(home / "models" / name, hidden=32, layers=2)
+    path = make_tiny(home / "models" / name, **{"hidden": 32, "layers": 2, **sizes})
     card = {"name": name, "title": "Toy", "source": "test", "license": "-", "sha256": "-", "parameters": 1, "bytes": 1}
     (path / "benchmax.json").write_text(json.dumps(card))
     return path

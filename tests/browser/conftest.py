@@ -72,10 +72,18 @@ class Watch:
         self.allowed += parts
 
     def follow(self, page) -> None:
-        page.on("console", lambda message: message.type == "error" and self.note("console", message.text))
-        page.on("pageerror", lambda error: self.note("error", str(error)))
-        page.on("dialog", lambda dialog: (self.note("dialog", dialog.message), dialog.dismiss()))
-        page.on("request", lambda request: self._origin(request.url))
+        self._heard = {
+            "console": lambda message: message.type == "error" and self.note("console", message.text),
+            "pageerror": lambda error: self.note("error", str(error)),
+            "dialog": lambda dialog: (self.note("dialog", dialog.message), dialog.dismiss()),
+            "request": lambda request: self._origin(request.url),
+        }
+        for event, hear in self._heard.items():
+            page.on(event, hear)
+
+    def leave(self, page) -> None:
+        for event, hear in self._heard.items():
+            page.remove_listener(event, hear)
 
     def _origin(self, url: str) -> None:
         if not url.startswith((self.origin, "blob:", "about:")):
@@ -89,26 +97,60 @@ class Watch:
         assert not left, "\n".join(left)
 
 
+class Tab:
+    """A page with a context of its own, that test after test uses: a new one costs more than what most of them do.
+
+    Nothing of the test before is left in it: no cookie, no stored value, no route, no permission.
+    """
+
+    def __init__(self, browser) -> None:
+        self.context = browser.new_context(viewport=SIZE, reduced_motion="reduce")
+        self.context.set_default_timeout(PATIENCE)
+        self.page = self.context.new_page()
+
+    def begin(self, world, path: str, signed_in: bool, theme: str, width: int):
+        if signed_in:
+            self.context.add_cookies([world.cookie()])
+        self.page.set_viewport_size({**SIZE, "width": width})
+        self.page.emulate_media(color_scheme=theme, reduced_motion="reduce")
+        self.page.watch = Watch(world.url)
+        self.page.watch.follow(self.page)
+        self.page.goto(f"{world.url}{path}")
+        return self.page
+
+    def end(self) -> Watch:
+        """Make it as good as new; gives what was seen meanwhile."""
+        self.page.watch.leave(self.page)
+        self.page.unroute_all(behavior="ignoreErrors")
+        self.context.unroute_all(behavior="ignoreErrors")
+        if self.page.url.startswith("http"):
+            self.page.evaluate("() => { localStorage.clear(); sessionStorage.clear(); }")
+        self.page.goto("about:blank")
+        self.context.clear_cookies()
+        self.context.clear_permissions()
+        return self.page.watch
+
+
+@pytest.fixture(scope="package")
+def tabs(browser):
+    """Tabs nobody uses."""
+    return []
+
+
 @pytest.fixture
-def open_page(browser, world):
-    """`open_page(path, signed_in=True, theme="light", width=1280)` gives a watched page; `page.watch.allow(…)`."""
-    contexts, watches = [], []
+def open_page(browser, world, tabs):
+    """`open_page(path, signed_in=True, theme="light", width=1280)` gives a watched page; `page.watch.allow(…)`.
+
+    Each has cookies and storage of its own, so that one knows of another only what its address says.
+    """
+    used: list[Tab] = []
 
     def make(path: str = "/", *, signed_in: bool = True, theme: str = "light", width: int = 1280, to=world):
-        context = browser.new_context(viewport={**SIZE, "width": width}, color_scheme=theme, reduced_motion="reduce")
-        context.set_default_timeout(PATIENCE)
-        contexts.append(context)
-        if signed_in:
-            context.add_cookies([to.cookie()])
-        page = context.new_page()
-        page.watch = Watch(to.url)
-        page.watch.follow(page)
-        watches.append(page.watch)
-        page.goto(f"{to.url}{path}")
-        return page
+        used.append(tabs.pop() if tabs else Tab(browser))
+        return used[-1].begin(to, path, signed_in, theme, width)
 
     yield make
-    for context in contexts:
-        context.close()
+    watches = [tab.end() for tab in used]
+    tabs.extend(used)
     for watch in watches:
         watch.check()

@@ -91,6 +91,22 @@ def settle(page) -> None:
     page.locator("main .skeleton").first.wait_for(state="detached")
 
 
+QUIET = """() => new Promise(done => {
+  const began = Date.now();
+  let last = began;
+  new MutationObserver(() => (last = Date.now())).observe(document.body, {subtree: true, childList: true});
+  const look = () => (Date.now() - last > 400 || Date.now() - began > 4000 ? done() : setTimeout(look, 50));
+  look();
+})"""
+
+
+def settled(page):
+    """Until the page is drawn; one that goes on by itself is never idle, so what counts is that it has its parts."""
+    page.locator("h1").wait_for()
+    page.evaluate(QUIET)
+    page.locator(".skeleton").first.wait_for(state="detached")
+
+
 def until(page, look, expected) -> None:
     """Wait until `look()` gives what is expected; fails with what it gave last."""
     end = time.monotonic() + PATIENCE / 1000

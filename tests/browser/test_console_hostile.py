@@ -22,6 +22,17 @@ PAYLOADS = [
     "__proto__",
 ]
 
+LOOK = """() => {
+  const count = (selector) => document.querySelectorAll(selector).length;
+  const named = [...document.querySelectorAll('main *')].flatMap((each) => [...each.attributes].map((a) => a.name));
+  return {
+    pwned: window.__pwned ?? null,
+    inside: count('main :is(script, iframe, object, embed, base, meta, link, style, img)'),
+    handlers: named.filter((name) => name.startsWith('on')).length,
+    links: count("main a[href^='javascript']"),
+  };
+}"""
+
 
 @pytest.fixture(scope="module")
 def hostile(world):
@@ -50,26 +61,20 @@ def hostile(world):
     return run
 
 
-@pytest.mark.parametrize("tab", ["", "train", "config", "logs", "checkpoints", "system", "eval"])
-def test_hostile_text_is_only_text(open_page, world, hostile, tab):
-    page = open_page(f"/experiments/{hostile}/{tab}" if tab else "/experiments")
-    page.get_by_text("gnp.exe").first.wait_for()
-    settle(page)
-    if tab == "train":
-        closed = page.locator(".fold-head[aria-expanded=false]")
-        while closed.count():
-            closed.first.click()
-        page.locator(".chart").nth(12).wait_for()
-    assert page.evaluate("window.__pwned") is None
-    inside = "main script, main iframe, main object, main embed, main base, main meta, main link, main style, main img"
-    assert page.locator(inside).count() == 0
-    assert page.evaluate(
-        "[...document.querySelectorAll('main *')].every(e => [...e.attributes].every(a => !a.name.startsWith('on')))"
-    )
-    assert page.locator("main a[href^='javascript']").count() == 0
+TABS = ("", "train", "config", "checkpoints", "system", "eval", "logs")
 
 
-def test_what_cannot_be_seen_gets_a_mark(open_page, hostile):
-    page = open_page(f"/experiments/{hostile}/logs")
+def test_hostile_text_is_only_text_and_what_cannot_be_seen_gets_a_mark(open_page, world, hostile):
+    page = open_page("/device")
+    for tab in TABS:
+        page.goto(f"{world.url}/experiments/{hostile}/{tab}" if tab else f"{world.url}/experiments")
+        page.get_by_text("gnp.exe").first.wait_for()
+        settle(page)
+        if tab == "train":
+            closed = page.locator(".fold-head[aria-expanded=false]")
+            while closed.count():
+                closed.first.click()
+            page.locator(".chart").nth(12).wait_for()
+        assert page.evaluate(LOOK) == {"pwned": None, "inside": 0, "handlers": 0, "links": 0}, tab
     page.locator(".log .hidden-mark", has_text="RLO").wait_for()
     page.locator(".log .hidden-mark", has_text="ESC").first.wait_for()

@@ -55,13 +55,30 @@ def test_a_chat_in_the_environment_while_the_run_trains(open_page, world):
     page.locator(".turn-foot").nth(1).wait_for()
     assert (page.locator(".bubble-user").count(), answers(page).count()) == (2, 2)
     wait_until(lambda: latest_step(world) > before, 60)
-    page.get_by_role("button", name="New conversation").click()
-    page.locator(".turn-foot").first.wait_for(state="detached")
-    ready(page)
-    assert answers(page).count() == 0
 
 
-def test_it_is_streamed_and_can_be_stopped(open_page, world):
+def has_examples(world):
+    with world.client(key_of(world)) as client:
+        params = {"mode": "eval", "limit": 100}
+        return client.get(f"/v1/train/runs/{world.run_id}/rollouts/summary", params=params).json()["data"]
+
+
+@pytest.fixture(scope="module")
+def trained(world):
+    """The run, stopped: it leaves the machine to those that are talked to."""
+    wait_until(lambda: has_examples(world), 120)
+    with world.client(key_of(world)) as client:
+        client.post(f"/v1/train/runs/{world.run_id}/cancel").raise_for_status()
+
+    def ended():
+        with world.database.read() as session:
+            return runs.get(session, world.run_id).ended
+
+    wait_until(ended, 120)
+    return world.run_id
+
+
+def test_it_is_streamed_and_can_be_stopped(open_page, world, trained):
     add_never_ending("never-ending")
     run_id = store_run(world, world.user_id, CountingEnv, ROWS[:30], email=EMAIL, model="never-ending")
     page = open_page(f"/playground/{run_id}?tokens=100000&temperature=1")
@@ -77,8 +94,8 @@ def test_it_is_streamed_and_can_be_stopped(open_page, world):
     page.locator(".turn-foot").wait_for()
 
 
-def test_two_checkpoints_hear_the_same(open_page, world):
-    page = open_page(f"/experiments/{world.run_id}/playground?tokens=8")
+def test_two_checkpoints_hear_the_same(open_page, trained):
+    page = open_page(f"/experiments/{trained}/playground?tokens=8")
     ready(page)
     page.get_by_role("button", name="Compare with another").click()
     ready(page, 2)
@@ -92,82 +109,82 @@ def test_two_checkpoints_hear_the_same(open_page, world):
         assert sides.nth(index).locator(".bubble-assistant").count() == 1
 
 
-def has_examples(world):
-    with world.client(key_of(world)) as client:
-        params = {"mode": "eval", "limit": 100}
-        return client.get(f"/v1/train/runs/{world.run_id}/rollouts/summary", params=params).json()["data"]
-
-
-def test_an_example_is_played_and_scored(open_page, world):
-    wait_until(lambda: has_examples(world), 120)
-    page = open_page(f"/playground/{world.run_id}?tokens=6")
-    task = page.get_by_label("Task")
+def test_an_example_is_asked_otherwise_and_then_played_and_scored(open_page, world, trained):
+    page = open_page(f"/playground/{trained}?tokens=6")
+    task, asked = page.get_by_label("Task"), page.locator(".bubble-user .bubble-text")
     until(page, lambda: task.input_value() in {each["promptMessageId"] for each in has_examples(world)}, True)
-    page.locator(".bubble-user").get_by_text(re.compile("Count to")).wait_for(timeout=180_000)
     ready(page)
+    asked.get_by_text(re.compile("Count to")).wait_for()
+    say(page, "Name a number.")
+    page.locator(".turn-foot").wait_for()
+    assert asked.all_inner_texts() == ["Name a number."], "it stands in the example's place"
+    assert page.locator(".turn-rewards").count() == 0, "nobody knows what it should earn"
+    page.get_by_role("button", name="New conversation").click()
+    page.locator(".turn-foot").wait_for(state="detached")
+    ready(page)
+    assert answers(page).count() == 0
+    asked.get_by_text(re.compile("Count to")).wait_for()
     page.get_by_role("button", name="Play the example").click()
     page.locator(".turn-rewards").get_by_text(re.compile("reward")).wait_for()
     assert "said" in page.locator(".turn-rewards").inner_text()
+    said = "as an answer to the example"
+    assert page.get_by_text(said).count() == 0, "it is one"
+    say(page, "Name another number.")
+    page.locator(".turn-rewards").nth(1).get_by_text(said).wait_for()
 
 
-def test_what_is_asked_instead_of_the_example_stands_in_its_place(open_page, world):
-    wait_until(lambda: has_examples(world), 120)
-    page = open_page(f"/playground/{world.run_id}?tokens=6")
-    ready(page)
-    page.locator(".bubble-user").get_by_text(re.compile("Count to")).wait_for()
-    say(page, "Name a number.")
-    page.locator(".turn-foot").wait_for()
-    assert page.locator(".bubble-user .bubble-text").all_inner_texts() == ["Name a number."]
-    assert page.locator(".turn-rewards").count() == 0, "nobody knows what it should earn"
-
-
-def test_a_turn_becomes_a_row(open_page, world):
+def test_a_turn_begins_a_dataset_and_becomes_a_row_of_another(open_page, world, trained):
     path = add_dataset(world, "kept.jsonl", lines(ROWS))
-    page = open_page(f"/playground/{world.run_id}?tokens=6")
+    page = open_page(f"/playground/{trained}?tokens=6")
     ready(page)
-    say(page, "Count to 99.")
-    page.get_by_role("button", name="Save as a row").click()
-    page.get_by_label("Dataset", exact=True).select_option(path)
-    row = page.get_by_label("Row", exact=True)
-    until(page, lambda: "Count to 99." in row.input_value(), True)
-    assert list(json.loads(row.input_value())) == ["prompt", "ground_truth"]
+    say(page, "Count to 98.\u202e")
+    save, dataset = page.get_by_role("button", name="Save as a row"), page.get_by_label("Dataset", exact=True)
+    row, add = page.get_by_label("Row", exact=True), page.get_by_role("button", name="Add the row")
+    save.click()
+    assert dataset.input_value() == "", "a new one, when none was chosen before"
+    until(page, lambda: "Count to 98.\\u202e" in row.input_value(), True)
+    page.get_by_label("Its name").fill("begun here")
+    add.click()
+    page.get_by_text("begun-here.jsonl has 1 row now").wait_for()
+    page.get_by_role("button", name="Close").last.click()
+    save.click()
+    until(page, dataset.input_value, "datasets/begun-here.jsonl")  # the next goes there
+    add.click()
+    page.get_by_text("has 2 rows now").wait_for()
+    page.get_by_role("button", name="Close").last.click()
+    save.click()
+    dataset.select_option(path)
+    until(page, lambda: list(json.loads(row.input_value())), ["prompt", "ground_truth"])
     row.fill("[1]")
     page.get_by_text("This is no JSON object.").wait_for()
     row.fill(json.dumps({"prompt": "Count to 99.", "ground_truth": "99"}))
-    page.get_by_role("button", name="Add the row").click()
+    add.click()
     page.get_by_text("has 41 rows now").wait_for()
     with world.client(key_of(world)) as client:
         seen = client.get("/v1/datasets/preview", params={"path": path, "limit": 100}).json()
     assert seen["sample"][-1] == {"prompt": "Count to 99.", "ground_truth": "99"}
 
 
-def test_a_turn_can_begin_a_dataset(open_page, world):
-    page = open_page(f"/playground/{world.run_id}?tokens=6")
-    ready(page)
-    say(page, "Count to 98.\u202e")
-    page.get_by_role("button", name="Save as a row").click()
-    assert page.get_by_label("Dataset", exact=True).input_value() == "", "a new one, when none was chosen before"
-    row = page.get_by_label("Row", exact=True)
-    until(page, lambda: "Count to 98.\\u202e" in row.input_value(), True)
-    page.get_by_label("Its name").fill("begun here")
-    page.get_by_role("button", name="Add the row").click()
-    page.get_by_text("begun-here.jsonl has 1 row now").wait_for()
-    page.get_by_role("button", name="Close").last.click()
-    page.get_by_role("button", name="Save as a row").click()
-    until(
-        page, page.get_by_label("Dataset", exact=True).input_value, "datasets/begun-here.jsonl"
-    )  # the next goes there
-    page.get_by_role("button", name="Add the row").click()
-    page.get_by_text("has 2 rows now").wait_for()
+def with_a_worked_example(route):
+    """What the session says, of an environment whose prompts begin with an example."""
+    info = route.fetch().json()
+    shown = [{"role": "user", "content": "Count to 1."}, {"role": "assistant", "content": "1"}]
+    route.fulfill(json=info | {"promptMessages": [*shown, *info["promptMessages"]]})
 
 
-def test_leaving_the_page_ends_the_session(open_page, world):
-    page = open_page(f"/experiments/{world.run_id}/config")
+def test_an_answer_that_was_shown_is_not_the_models_and_leaving_the_page_ends_the_session(open_page, world, trained):
+    page = open_page(f"/experiments/{trained}/config")
+    page.route(re.compile(r"/playground/sessions/[^/]+$"), with_a_worked_example)
     with page.expect_response("**/v1/playground/sessions") as made:
         page.get_by_role("navigation", name="Parts of the run").get_by_role("link", name="Playground").click()
     opened = live_sessions.find(world.data, made.value.json()["id"], world.user_id)
     ready(page)
     assert opened.status == "ready"
+    assert "part of the prompt" in page.locator(".bubble-assistant").first.inner_text()
+    say(page, "Count to 5.")
+    page.locator(".turn-foot").wait_for()
+    assert page.get_by_text("part of the prompt").count() == 1
+    page.unroute_all(behavior="ignoreErrors")
     page.get_by_role("link", name="Logs").click()
     wait_until(lambda: opened.status == "ended", 60)
 
@@ -178,9 +195,9 @@ def scripted(page, events):
     page.route("**/messages", lambda route: route.fulfill(status=200, content_type="text/event-stream", body=body))
 
 
-def test_tool_calls_are_folded_and_hostile_text_is_only_text(open_page, world):
+def test_tool_calls_are_folded_hostile_text_is_only_text_and_an_error_is_said(open_page, trained):
     """A toy model calls no tools, so what the session says is scripted here; the page is the real one."""
-    page = open_page(f"/experiments/{world.run_id}/playground")
+    page = open_page(f"/experiments/{trained}/playground")
     ready(page)
     call = {"id": "c1", "type": "function", "function": {"name": "search", "arguments": json.dumps({"query": HOSTILE})}}
     scripted(
@@ -202,11 +219,6 @@ def test_tool_calls_are_folded_and_hostile_text_is_only_text(open_page, world):
     assert answers(page).last.inner_text().startswith("<img src=x onerror=alert(1)>")
     assert page.locator("main img, main a[href^=javascript], main script").count() == 0
     assert page.locator(".hidden-mark").count() > 2
-
-
-def test_an_error_of_the_session_is_said(open_page, world):
-    page = open_page(f"/experiments/{world.run_id}/playground")
-    ready(page)
     scripted(page, [{"event": "error", "message": "The conversation no longer fits the model. Open a new session."}])
     say(page, "Hello")
     page.get_by_role("alert").get_by_text("no longer fits the model").wait_for()

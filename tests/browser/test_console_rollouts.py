@@ -189,6 +189,7 @@ def test_two_samples_side_by_side_with_what_differs(viewer):
     page.locator(".ro-sample").nth(5).click(modifiers=["Shift"])
     page.locator(".ro-pair").first.wait_for()
     until(page, lambda: page.locator("mark.ro-differs").count() >= 2, True)
+    assert page.locator(".ro-pair").get_by_text("part of the prompt").count() == 1, "the example it was shown, once"
     page.wait_for_url(re.compile("with="))
     page.keyboard.press("Escape")
     page.locator("[data-transcript] .ro-block").first.wait_for()

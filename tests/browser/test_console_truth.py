@@ -20,7 +20,7 @@ def values(reward, **more):
 @pytest.fixture(scope="module")
 def fallen(world):
     """A run that was better once."""
-    run = world.add_run(name="fallen")
+    run = world.add_run(name="fallen", args={"learning_rate": None})
     train = [(step, "train", 1e9 + step, values(reward, lr=5e-4)) for step, reward in enumerate((0.1, 0.5, 0.9, 0.3))]
     held = [(step, "eval", 1e9 + step, values(reward)) for step, reward in ((0, 0.1), (2, 0.8), (4, 0.3))]
     world.add_points(run, train + held, total=4)
@@ -67,6 +67,8 @@ def test_a_small_rate_is_not_rounded_to_another(open_page, fallen):
     row = page.locator("dt", has_text="lr in step 4")
     row.wait_for()
     assert row.locator("xpath=following-sibling::dd[1]").inner_text() == "0.0005"
+    asked = page.locator("dt[title=learning_rate]").locator("xpath=following-sibling::dd[1]")
+    assert "not set · 0.0005 in step 4" in asked.inner_text()
 
 
 def test_steps_are_counted_from_one_everywhere(open_page, read):
@@ -289,7 +291,7 @@ def test_a_forked_run_leads_to_its_parent(open_page, world, read):
 
         runs.get(session, run).parent = {"run_id": read, "checkpoint": "step-4"}
     page = open_page(f"/experiments/{run}")
-    page.get_by_role("link", name="from another run").click()
+    page.get_by_role("link", name="from to read").click()
     page.get_by_role("heading", name="to read").wait_for()
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import shutil
 
 import pytest
 from rollout_data import handbook
@@ -28,7 +29,8 @@ def run_of(world, train, held=(), *, name, **more):
     [
         (((0, 0.1), (2, 0.5), (4, 0.8)), "Yes", "0.100 → 0.800"),
         (((0, 0.1), (2, 0.8), (4, 0.3)), "Yes, then it fell", "0.100 → 0.800, now 0.300"),
-        (((0, 0.4), (4, 0.42)), "Not so far", "0.400 → 0.420"),
+        (((0, 0.4), (4, 0.42)), "Not clearly", "0.400 → 0.420, which may be chance"),
+        (((0, 0.4), (4, 0.4)), "No", "0.400 → 0.400."),
         (((0, 0.6), (4, 0.2)), "It got worse", "0.600 → 0.200"),
         ((), "Yes", "Reward on training rows 0.150 → 0.750"),
     ],
@@ -39,6 +41,12 @@ def test_whether_it_learned_is_said_with_the_numbers(open_page, world, held, wor
     learned = answer(page, "Did it learn?")
     learned.get_by_text(word, exact=True).wait_for()
     assert words in " ".join(learned.inner_text().split())
+
+
+def test_a_run_that_goes_on_may_still_learn(open_page, world):
+    run = run_of(world, (0.1, 0.2, 0.7, 0.8), ((0, 0.4), (4, 0.4)), name="under way", status="active")
+    page = open_page(f"/experiments/{run}")
+    answer(page, "Does it learn?").get_by_text("Not so far", exact=True).wait_for()
 
 
 def test_the_share_that_is_solved_is_of_the_same_evaluation(open_page, world):
@@ -52,6 +60,16 @@ def test_the_share_that_is_solved_is_of_the_same_evaluation(open_page, world):
     learned = answer(page, "Did it learn?")
     learned.get_by_text("Yes", exact=True).wait_for()
     assert "0.100 → 0.800; 60% of them solved" in " ".join(learned.inner_text().split())
+
+
+def test_a_run_that_had_nothing_to_learn_says_so(open_page, world):
+    run = run_of(world, (2.0, 2.0, 2.0, 2.0), name="solved before")
+    lines = [(at, "eval", 1e9 + at, {"reward/mean": 2.0, "solve_rate": 1.0, **SPREAD}) for at in (0, 4)]
+    world.add_points(run, lines)
+    page = open_page(f"/experiments/{run}")
+    told = answer(page, "Did it learn?")
+    told.get_by_text("Nothing to learn", exact=True).wait_for()
+    told.get_by_text("the reward pays any answer").wait_for()
 
 
 def test_a_checkpoint_has_only_what_was_measured_of_it(open_page, world, recorded):
@@ -73,7 +91,7 @@ def test_signs_of_cheating_are_counted_and_lead_to_their_rollouts(open_page, wor
 
     clean = run_of(world, (0.1, 0.8, 0.8), ((0, 0.1), (3, 0.8)), name="clean")
     page = open_page(f"/experiments/{clean}")
-    answer(page, "Is it cheating?").get_by_text("No sign of it").wait_for()
+    answer(page, "Is it cheating?").get_by_text("No sign so far").wait_for()  # nobody has examined its environment
     run = run_of(world, (0.1, 0.9, 0.9), ((0, 0.1), (3, 0.2)), name="by heart")
     with world.database.write() as session:
         data = {"alert": "length_blow_up", "step": 2, "rollouts": ["r-1"]}
@@ -81,6 +99,7 @@ def test_signs_of_cheating_are_counted_and_lead_to_their_rollouts(open_page, wor
             message = "Answers grew from 40 to 400 tokens without more reward. Use a reward for short answers."
             events.append(session, run, "trainer.alert", message, category="alert", data=data | {"alert": kind})
     page = open_page(f"/experiments/{run}")
+    page.watch.allow("404")  # there is no such rollout
     found = answer(page, "Is it cheating?")
     found.get_by_text("2 signs of it").wait_for()
     assert "Training rows pay 0.900, held-out rows 0.200" in found.inner_text()
@@ -114,6 +133,24 @@ def test_the_doctors_findings_are_on_the_page_of_the_run(open_page, world):
     page.get_by_text("An empty answer is paid.").first.wait_for()
 
 
+def test_no_sign_is_only_said_of_what_was_examined(open_page, world):
+    from benchmax.platform.store.queue import one_off_jobs
+    from benchmax.platform.store.tables import Run
+
+    run = run_of(world, (0.1, 0.2), name="sound")
+    with world.database.write() as session:
+        session.get(Run, run).paths = {"env_cls_path": "envs/built-in/code/0/env-cls.pkl"}
+    page = open_page(f"/experiments/{run}")
+    told = answer(page, "Is it cheating?")
+    told.get_by_text("No sign so far", exact=True).wait_for()
+    with page.expect_response(re.compile("/environments/code/doctor$")):
+        told.get_by_role("button", name="Examine it").click()
+    with world.database.write() as session:
+        [report] = one_off_jobs.of_subject(session, world.user_id, "doctor", "code")
+        one_off_jobs.set_status(session, report.id, "complete", result={"ok": True, "findings": []})
+    told.get_by_text("No sign of it", exact=True).wait_for()
+
+
 def test_a_run_that_failed_before_any_reward_offers_the_doctor(open_page, world):
     from benchmax.platform.store.tables import Run
 
@@ -135,6 +172,17 @@ def test_the_best_checkpoint_is_named_with_what_it_earned(open_page, world, reco
     assert re.search(r"Held-out reward \d\.\d{3}, the highest", told.inner_text())
     told.get_by_role("link", name="Chat with it").click()
     page.wait_for_url(re.compile(f"/playground.*checkpoint={best}"))
+
+
+def test_a_checkpoint_that_is_no_better_than_the_start_is_not_praised(open_page, world, recorded):
+    best = (recorded / "checkpoints" / "best").read_text().strip()
+    step = int(best.removeprefix("step-"))
+    run = run_of(world, [0.1] * step, ((0, 0.2), (step, 0.2)), name="no better")
+    shutil.copytree(recorded / "checkpoints", world.data.run(run) / "checkpoints")
+    page = open_page(f"/experiments/{run}")
+    told = answer(page, "What is its best checkpoint?")
+    told.get_by_text("no higher than before training").wait_for()
+    assert "the highest" not in told.inner_text()
 
 
 @pytest.fixture(scope="module")
@@ -171,6 +219,14 @@ def test_any_run_is_a_baseline(open_page, three):
     page.keyboard.press("Escape")
     page.get_by_label("Another run to compare with").select_option(value=elsewhere)
     page.get_by_role("heading", name="This run against elsewhere").wait_for()
+
+
+def test_a_setting_that_was_left_open_is_called_so(open_page, world, three):
+    same = {"blobs": {"train_dataset_path": "a" * 64}}
+    run = run_of(world, (0.1, 0.2), name="third", args={"group_size": 8}, **same)
+    page = open_page(f"/experiments/{run}?base={three[0]}")
+    told = answer(page, "What differs from the run before?")
+    told.get_by_text("not set (was 0.0005)").wait_for()
 
 
 def test_the_list_of_runs_shows_the_shape_of_each_reward(open_page, world):

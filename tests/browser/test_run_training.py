@@ -173,7 +173,7 @@ def test_what_was_learned_is_told_with_answers_before_and_after(open_page, learn
         "After the warm start": "0.428",
         "Best, after 9 steps": "0.983",
         "Last": "0.967",
-        "Answers that ended by themselves": "100%",
+        "Held-out answers that ended by themselves": "100%",
     }
     heads = card.locator(".pair-head")
     assert heads.count() == 3

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
 from mypy import api
 
 WRITTEN = """
@@ -66,6 +67,7 @@ Forgotten()
 """
 
 
+@pytest.mark.slow
 def test_the_hooks_may_be_written_in_any_shape_and_the_reward_is_not_forgotten(tmp_path: Path) -> None:
     for name, text in (("written.py", WRITTEN), ("forgotten.py", FORGOTTEN)):
         (tmp_path / name).write_text(text)

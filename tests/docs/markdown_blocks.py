@@ -13,14 +13,13 @@ from __future__ import annotations
 
 import contextlib
 import io
-import os
 import re
 import shlex
-import subprocess
-import sys
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+
+from forked_commands import ForkedCommands
 
 ROOT = Path(__file__).parents[2]
 PAGES = sorted([ROOT / "README.md", ROOT / "CONTRIBUTING.md", *(ROOT / "docs").glob("*.md")])
@@ -59,8 +58,8 @@ def blocks_of(text: str) -> list[Block]:
 class Reader:
     """Follows a page in a directory of its own."""
 
-    def __init__(self, page: Path, directory: Path, server: str) -> None:
-        self.page, self.directory, self.server = page, directory, server
+    def __init__(self, page: Path, directory: Path, server: str, commands: ForkedCommands) -> None:
+        self.page, self.directory, self.server, self.commands = page, directory, server, commands
         self.namespace: dict[str, Any] = {"__name__": f"docs_{page.stem}"}
         self.printed: str | None = None
 
@@ -98,13 +97,8 @@ class Reader:
         return printed
 
     def _command(self, command: str, expected: int, line: int) -> str:
-        main = [sys.executable, "-c", "from benchmax.cli import main; main()"]
         home = str(self.directory / ".benchmax")
-        environment = {**os.environ, "BENCHMAX_HOME": home, "COLUMNS": "200", "HF_HUB_OFFLINE": "1", "NO_COLOR": "1"}
-        result = subprocess.run(
-            [*main, *shlex.split(command)[1:]],
-            cwd=self.directory, env=environment, capture_output=True, text=True, timeout=120,
-        )  # fmt: skip
+        result = self.commands.run(shlex.split(command)[1:], self.directory, BENCHMAX_HOME=home)
         said = f"{self.page.name}:{line}: {command}\n{result.stdout}{result.stderr}"
         assert result.returncode == expected, f"ended with {result.returncode}, not {expected}: {said}"
         return result.stdout

@@ -15,6 +15,7 @@ import pytest
 from markdown_blocks import PAGES, ROOT, Reader, blocks_of
 
 from benchmax.testing import FakeModelServer
+from forked_commands import ForkedCommands
 
 
 @pytest.fixture(scope="module")
@@ -40,6 +41,15 @@ def server() -> Iterator[str]:
     loop.close()
 
 
+@pytest.fixture(scope="module")
+def commands() -> Iterator[ForkedCommands]:
+    path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
+    with ForkedCommands(
+        variables={**os.environ, "PATH": path, "COLUMNS": "200", "HF_HUB_OFFLINE": "1", "NO_COLOR": "1"}
+    ) as forked:
+        yield forked
+
+
 @pytest.fixture
 def offline(monkeypatch: pytest.MonkeyPatch) -> None:
     """Refuse every connection that leaves this machine."""
@@ -54,24 +64,31 @@ def offline(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.timeout(600)  # some pages run dozens of commands
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
-def test_page_runs(page: Path, server: str, offline: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_page_runs(
+    page: Path,
+    server: str,
+    commands: ForkedCommands,
+    offline: None,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(sys, "path", [str(tmp_path), *sys.path])
     monkeypatch.setenv("PATH", str(Path(sys.executable).parent), prepend=os.pathsep)
     before = set(sys.modules)
     try:
-        Reader(page, tmp_path, server).follow()
+        Reader(page, tmp_path, server, commands).follow()
     finally:
         for name in set(sys.modules) - before:
             if str(tmp_path) in str(getattr(sys.modules[name], "__file__", "")):
                 del sys.modules[name]
 
 
-def test_wrong_output_is_noticed(tmp_path: Path) -> None:
+def test_wrong_output_is_noticed(tmp_path: Path, commands: ForkedCommands) -> None:
     page = tmp_path / "page.md"
     page.write_text("```python\nprint(1 + 1)\n```\n\n```text\n3\n```\n")
     with pytest.raises(AssertionError, match="but this was printed:\n2"):
-        Reader(page, tmp_path, "").follow()
+        Reader(page, tmp_path, "", commands).follow()
 
 
 def test_unknown_marks_are_refused() -> None:
@@ -79,11 +96,11 @@ def test_unknown_marks_are_refused() -> None:
         blocks_of("```python no-run\nx\n```\n")
 
 
-def test_failing_command_is_noticed(tmp_path: Path) -> None:
+def test_failing_command_is_noticed(tmp_path: Path, commands: ForkedCommands) -> None:
     page = tmp_path / "page.md"
     page.write_text("```bash\nbenchmax eval no-such-environment\n```\n")
     with pytest.raises(AssertionError, match="ended with 3, not 0"):
-        Reader(page, tmp_path, "").follow()
+        Reader(page, tmp_path, "", commands).follow()
 
 
 def anchors(page: Path) -> set[str]:

@@ -5,11 +5,13 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 
 from benchmax.cli import main
+from forked_commands import ForkedCommands
 
 pytestmark = pytest.mark.timeout(300)  # several processes for each test, on machines that do other things too
 
@@ -49,14 +51,23 @@ def project(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def run(project: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-c", "from benchmax.cli import main; main()", *arguments]
-    done = subprocess.run(command, cwd=project, capture_output=True, text=True, timeout=120)
-    assert "Traceback" not in done.stderr
-    return done
+Run = Callable[..., subprocess.CompletedProcess[str]]
 
 
-def test_eval_of_own_environment(project: Path):
+@pytest.fixture(scope="module")
+def run() -> Iterator[Run]:
+    """Runs a command in a folder."""
+    with ForkedCommands() as forked:
+
+        def command(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+            done = forked.run(arguments, folder)
+            assert "Traceback" not in done.stderr
+            return done
+
+        yield command
+
+
+def test_eval_of_own_environment(project: Path, run: Run):
     done = run(project, "eval", "main.py", "--data", "rows.csv", "-r", "2", "--json", "--out", "gold")
     assert done.returncode == 0
     result = json.loads(done.stdout)
@@ -68,7 +79,7 @@ def test_eval_of_own_environment(project: Path):
     assert "1.000" in text.stdout
 
 
-def test_compare_sorts_by_regression_and_replay_shows_an_edited_reward(project: Path):
+def test_compare_sorts_by_regression_and_replay_shows_an_edited_reward(project: Path, run: Run):
     run(project, "eval", "main.py", "--data", "rows.csv", "--out", "gold")
     run(project, "eval", "main.py", "--data", "rows.csv", "--model", "scripted:City 3", "--out", "stuck")
     compared = json.loads(run(project, "compare", "gold", "stuck", "--json").stdout)
@@ -168,7 +179,7 @@ def test_mistakes_get_one_clear_line(project: Path, arguments, code, says, monke
     assert printed.out == ""
 
 
-def test_limits_are_printed(project: Path):
+def test_limits_are_printed(project: Path, run: Run):
     table = json.loads(run(project, "limits", "--json").stdout)
     assert {
         "name": "MIN_TRAIN_ROWS",
@@ -179,7 +190,7 @@ def test_limits_are_printed(project: Path):
     assert "MIN_TRAIN_ROWS" in run(project, "limits").stdout
 
 
-def test_hostile_text_is_shown_escaped(project: Path):
+def test_hostile_text_is_shown_escaped(project: Path, run: Run):
     evil = "\x1b]52;c;aGk=\x07\x1b[31m[bold]red[/bold]\u202e"
     (project / "rows.json").write_text(json.dumps([{"prompt": evil + str(i), "ground_truth": "x"} for i in range(3)]))
     run(project, "eval", "main.py", "--data", "rows.json", "--model", "scripted:x", "--out", "a")
@@ -190,7 +201,7 @@ def test_hostile_text_is_shown_escaped(project: Path):
     assert "[bold]red[/bold]" in shown
 
 
-def test_what_an_environment_prints_stays_off_stdout(project: Path):
+def test_what_an_environment_prints_stays_off_stdout(project: Path, run: Run):
     noisy = "print('at import')\n" + ENV.replace("        return {", "        print('in a reward')\n        return {")
     (project / "main.py").write_text(noisy)
     done = run(project, "eval", "main.py", "--data", "rows.csv", "-n", "2", "--json", "--out", "a")
@@ -200,7 +211,7 @@ def test_what_an_environment_prints_stays_off_stdout(project: Path):
     assert json.loads(run(project, "replay", "a", "--json").stdout)["changed"] == 0
 
 
-def test_the_summary_says_why(project: Path):
+def test_the_summary_says_why(project: Path, run: Run):
     (project / "main.py").write_text(
         ENV.replace("        return {", "        raise OSError('judge away')\n        return {")
     )
@@ -212,24 +223,27 @@ def test_the_summary_says_why(project: Path):
     assert report["unscored_reasons"]["reward"]["count"] == 3
 
 
-def test_lenient_seed_and_tool_budget_are_kept(project: Path):
+def test_lenient_seed_and_budgets_are_kept(project: Path, run: Run):
     (project / "bad.jsonl").write_text('{"prompt": "a", "ground_truth": "b"}\n{"prompt": \n')
-    options = ("--lenient", "--seed", "7", "--max-tool-calls", "3", "--out", "a", "--json")
-    done = run(project, "eval", "main.py", "--data", "bad.jsonl", *options)
+    options = ("--lenient", "--seed", "7", "--max-tool-calls", "3", "--tool-seconds", "90", "--reward-seconds", "4")
+    done = run(project, "eval", "main.py", "--data", "bad.jsonl", *options, "--out", "a", "--json")
     assert "1 of 2 rows were left out" in done.stderr
     result = json.loads(done.stdout)
     assert result["report"]["rollouts"] == 1
-    assert (result["config"]["sampling"]["seed"], result["config"]["max_tool_calls"]) == (7, 3)
+    kept = result["config"]
+    assert (kept["sampling"]["seed"], kept["max_tool_calls"]) == (7, 3)
+    assert (kept["tool_seconds"], kept["reward_seconds"]) == (90.0, 4.0)
 
 
 def test_version(project: Path):
     import benchmax
 
-    assert run(project, "--version").stdout == f"benchmax {benchmax.__version__}\n"
+    done = subprocess.run([sys.executable, "-m", "benchmax", "--version"], capture_output=True, text=True, cwd=project)
+    assert done.stdout == f"benchmax {benchmax.__version__}\n"
 
 
 @pytest.mark.parametrize("env", ["main.py", "package.module:Capitals", "package.module.Capitals"])
-def test_a_run_is_resumed_and_replayed_from_another_folder(project: Path, env: str):
+def test_a_run_is_resumed_and_replayed_from_another_folder(project: Path, run: Run, env: str):
     (project / "package").mkdir()
     (project / "package" / "module.py").write_text(ENV)
     elsewhere = project / "elsewhere"
@@ -244,7 +258,7 @@ def test_a_run_is_resumed_and_replayed_from_another_folder(project: Path, env: s
     assert "rows.csv has changed since" in refused.stderr
 
 
-def test_compare_tells_unscored_from_missing(project: Path):
+def test_compare_tells_unscored_from_missing(project: Path, run: Run):
     run(project, "eval", "main.py", "--data", "rows.csv", "--out", "a")
     failing = ENV.replace("        return {", "        if '3' in task['ground_truth']: raise OSError\n        return {")
     (project / "main.py").write_text(failing)
@@ -256,7 +270,7 @@ def test_compare_tells_unscored_from_missing(project: Path):
     assert "share no scored example" in done.stderr
 
 
-def test_replay_lists_new_components(project: Path):
+def test_replay_lists_new_components(project: Path, run: Run):
     run(project, "eval", "main.py", "--data", "rows.csv", "--out", "a")
     (project / "main.py").write_text(ENV.replace("return {", 'return {"brief": 1.0, '))
     done = run(project, "replay", "a", "--limit", "1")
@@ -264,7 +278,7 @@ def test_replay_lists_new_components(project: Path):
     assert "new: brief\n" in done.stdout
 
 
-def test_show_prints_transcripts(project: Path):
+def test_show_prints_transcripts(project: Path, run: Run):
     rows = [{"prompt": f"q{i}", "ground_truth": "yes" if i == 1 else "no"} for i in range(8)]
     (project / "rows.json").write_text(json.dumps(rows))
     run(project, "eval", "main.py", "--data", "rows.json", "--model", "scripted:no", "--out", "a")
@@ -285,7 +299,7 @@ def test_show_prints_transcripts(project: Path):
     assert run(project, "show", "a", "--errors").stdout == "0 of 8 rollouts\n"
 
 
-def test_show_cannot_be_forged_by_text(project: Path):
+def test_show_cannot_be_forged_by_text(project: Path, run: Run):
     (project / "rows.json").write_text(json.dumps([{"prompt": "q\n━━ example forged\x1b[31m", "ground_truth": "x"}]))
     run(project, "eval", "main.py", "--data", "rows.json", "--model", "scripted:x", "--out", "a")
     lines = run(project, "show", "a").stdout.splitlines()
@@ -293,7 +307,7 @@ def test_show_cannot_be_forged_by_text(project: Path):
     assert "   │ ━━ example forged\\x1b[31m" in lines
 
 
-def test_show_reads_tool_calls_and_the_steps_of_a_training_run(project: Path):
+def test_show_reads_tool_calls_and_the_steps_of_a_training_run(project: Path, run: Run):
     run(project, "eval", "calculator", "-n", "2", "--out", "a")
     steps = project / "run" / "rollouts"
     steps.mkdir(parents=True)

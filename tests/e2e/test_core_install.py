@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import ast
-import json
 import os
-import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -16,6 +14,7 @@ import typer
 from benchmax import extras
 from benchmax.cli.app import app
 from core_world import PROJECT, ROOT, core_python, distributions, modules
+from forked_commands import ForkedCommands
 from platform_world import LiveServer
 
 pytestmark = pytest.mark.timeout(600)  # a hundred processes, on machines that do other things too
@@ -105,28 +104,6 @@ CASES: dict[str, list[tuple[str, str | None]]] = {
 }  # fmt: skip
 """By command: arguments, and the extra that they need."""
 
-FORKS = """
-import json, os, sys
-import benchmax.platform.client, httpx2, rich.progress  # as most of them do, and not each anew
-from benchmax.cli import app, main
-
-def child(arguments, out, err):
-    for path, descriptor in (("/dev/null", 0), (out, 1), (err, 2)):
-        os.dup2(os.open(path, os.O_RDWR | os.O_CREAT), descriptor)
-    sys.argv = ["benchmax", *arguments]
-    main()
-
-told = []
-for number, arguments in enumerate(json.load(sys.stdin)):
-    out, err = f"{number}.out", f"{number}.err"
-    pid = os.fork()
-    if not pid:
-        child(arguments, out, err)
-        sys.exit()
-    told.append([os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]), open(out).read(), open(err).read()])
-json.dump(told, sys.stdout)
-"""
-"""Runs commands one after the other, each in a process of its own."""
 ENV = """
 from benchmax.envs.base_env import BaseEnv
 
@@ -168,12 +145,9 @@ def run(python: Path, folder: Path, commands: list[str], **variables: str) -> li
     """Exit code, stdout and stderr of each."""
     clean = {name: value for name, value in os.environ.items() if not name.startswith(("BENCHMAX_", "CASTFORM_"))}
     clean |= {"HOME": str(folder / "home"), **variables}
-    done = subprocess.run(
-        [str(python), "-c", FORKS],
-        input=json.dumps([command.split() for command in commands]),
-        capture_output=True, text=True, cwd=folder, env=clean, timeout=550, check=True,
-    )  # fmt: skip
-    return [(code, out, err) for code, out, err in json.loads(done.stdout)]
+    with ForkedCommands(python, clean) as forked:
+        done = [forked.run(command.split(), folder) for command in commands]
+    return [(each.returncode, each.stdout, each.stderr) for each in done]
 
 
 def leaves(command: object, words: tuple[str, ...] = ()) -> Iterator[str]:
@@ -188,8 +162,17 @@ def test_every_command_has_a_case() -> None:
     assert set(CASES) == set(leaves(typer.main.get_command(app)))
 
 
-def test_every_command_runs_or_names_its_extra(python: Path, folder: Path) -> None:
-    wanted = [(f"{name} {words}".strip(), extra) for name, cases in CASES.items() for words, extra in cases]
+OFTEN = (
+    "validate", "eval", "env list", "train", "models pull", "serve", "up", "login", "launch", "quickstart", "setup",
+    "doctor", "runs list", "data view", "mcp inspect",
+)  # fmt: skip
+"""Commands of every room, and every extra."""
+
+
+@pytest.mark.parametrize("names", [OFTEN, pytest.param(tuple(CASES), marks=pytest.mark.slow)], ids=["often", "all"])
+def test_every_command_runs_or_names_its_extra(python: Path, folder: Path, names: tuple[str, ...]) -> None:
+    wanted = [(f"{name} {words}".strip(), extra) for name in names for words, extra in CASES[name]]
+    assert {extra for _, extra in wanted} == {extra for cases in CASES.values() for _, extra in cases}
     before = ["eval arithmetic -n 2 --out gold"]
     results = run(python, folder, before + [command for command, _ in wanted])[1:]
     for (command, extra), (code, _, err) in zip(wanted, results, strict=True):

@@ -73,7 +73,7 @@ def run_script(data, url, folder, rows):
 @pytest.mark.timeout(500)
 def test_the_script_of_the_documents(platform, tmp_path):
     data, url = platform
-    key, run_id = run_script(data, url, tmp_path, rows=4000)  # it trains until it is stopped
+    key, run_id = run_script(data, url, tmp_path, rows=1000)  # it trains until it is stopped
     with TrainerClient(api_key=key, base_url=url) as trainer:
         follow(trainer, run_id, data)
 

@@ -26,7 +26,7 @@ OWN = {"data", "output", "rollouts.max_tokens", "rollouts.max_tool_calls", "eval
 def test_the_recipe_is_that_of_the_example_file() -> None:
     train, held_out = split_rows()
     assert (len(train), len(held_out)) == (80, 19)
-    arguments = launch_arguments(len(train), "smollm2-135m", 20, 0)
+    arguments = launch_arguments(len(train), "smollm2-135m", 30, 0)
     values, warned = check_launch_args(launch_args(gpu=False), arguments)
     assert not warned
     launched = build_config(settings_tree(values, len(train), gpu=False)).model_dump()
@@ -38,6 +38,7 @@ def test_the_recipe_is_that_of_the_example_file() -> None:
     assert launched == alone
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(600)
 def test_the_command(tmp_path: Path) -> None:
     store_tiny(tmp_path / "home", "smollm2-135m")

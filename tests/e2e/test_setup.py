@@ -6,34 +6,42 @@ import json
 import os
 import subprocess
 import sys
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 
 from benchmax.cli.local.setup import SKILLS, TEMPLATES
+from forked_commands import ForkedCommands
 
 pytestmark = pytest.mark.timeout(300)  # several processes for each test, on machines that do other things too
 
 
-def run(folder: Path, *arguments: str, **variables: str) -> subprocess.CompletedProcess[str]:
-    own = {name: value for name, value in os.environ.items() if not name.startswith(("BENCHMAX_", "CASTFORM_"))}
-    own |= {
-        "HOME": str(folder),
-        "BENCHMAX_DATA": str(folder / "data"),
-        "BENCHMAX_HOME": str(folder / "home"),
-    } | variables
-    done = subprocess.run(
-        [sys.executable, *arguments], cwd=folder, env=own, capture_output=True, text=True, timeout=150
-    )
-    assert "Traceback" not in done.stderr
-    return done
+Run = Callable[..., subprocess.CompletedProcess[str]]
 
 
-def cli(folder: Path, *arguments: str, **variables: str) -> subprocess.CompletedProcess[str]:
-    return run(folder, "-m", "benchmax", *arguments, **variables)
+def clean() -> dict[str, str]:
+    return {name: value for name, value in os.environ.items() if not name.startswith(("BENCHMAX_", "CASTFORM_"))}
 
 
-def test_a_new_project_is_sound(tmp_path: Path) -> None:
+def homes(folder: Path) -> dict[str, str]:
+    return {"HOME": str(folder), "BENCHMAX_DATA": str(folder / "data"), "BENCHMAX_HOME": str(folder / "home")}
+
+
+@pytest.fixture(scope="module")
+def cli() -> Iterator[Run]:
+    """Runs a command in a folder that is its home too."""
+    with ForkedCommands(variables=clean()) as forked:
+
+        def command(folder: Path, *arguments: str, **variables: str) -> subprocess.CompletedProcess[str]:
+            done = forked.run(arguments, folder, **homes(folder), **variables)
+            assert "Traceback" not in done.stderr
+            return done
+
+        yield command
+
+
+def test_a_new_project_is_sound(tmp_path: Path, cli: Run) -> None:
     done = cli(tmp_path, "setup", "--dir", "my project", "--json")
     made = json.loads(done.stdout)
     project = tmp_path / "my project"
@@ -47,7 +55,8 @@ def test_a_new_project_is_sound(tmp_path: Path) -> None:
     assert {"main.py", "AGENTS.md", "CLAUDE.md", "GETTING_STARTED.md"} <= {path.name for path in project.iterdir()}
     before = {path.name: path.read_text() for path in project.glob("*.jsonl")}
     assert [len(before[name].splitlines()) for name in ("train_dataset.jsonl", "eval_dataset.jsonl")] == [3, 2]
-    ran = run(project, "main.py")
+    command = [sys.executable, "main.py"]
+    ran = subprocess.run(command, cwd=project, env=clean() | homes(project), capture_output=True, text=True)
     assert ran.returncode == 0, ran.stdout
     assert "validate_env passed" in ran.stdout
     assert {path.name: path.read_text() for path in project.glob("*.jsonl")} == before
@@ -55,7 +64,7 @@ def test_a_new_project_is_sound(tmp_path: Path) -> None:
     assert checked.returncode == 0, checked.stderr
 
 
-def test_what_is_there_stays(tmp_path: Path) -> None:
+def test_what_is_there_stays(tmp_path: Path, cli: Run) -> None:
     (tmp_path / "main.py").write_text("mine = 1\n")
     (tmp_path / "AGENTS.md").write_text("mine\n")
     refused = cli(tmp_path, "setup")
@@ -73,7 +82,7 @@ def test_what_is_there_stays(tmp_path: Path) -> None:
     assert "CustomEnv" in (tmp_path / "main.py").read_text()
 
 
-def test_only_templates_that_there_are_are_offered(tmp_path: Path) -> None:
+def test_only_templates_that_there_are_are_offered(tmp_path: Path, cli: Run) -> None:
     offered = cli(tmp_path, "setup", "--help").stdout.partition("What main.py begins as:")[2].partition(".")[0]
     assert [name.strip() for name in offered.split(",")] == list(TEMPLATES)
     for name in TEMPLATES:
@@ -84,13 +93,13 @@ def test_only_templates_that_there_are_are_offered(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("words", [("guide",), ("help",)])
-def test_words_for_a_newcomer(tmp_path: Path, words: tuple[str, ...]) -> None:
+def test_words_for_a_newcomer(tmp_path: Path, cli: Run, words: tuple[str, ...]) -> None:
     done = cli(tmp_path, *words)
     assert done.returncode == 0
     assert "launch" in done.stdout
 
 
-def test_the_machine_is_checked(tmp_path: Path) -> None:
+def test_the_machine_is_checked(tmp_path: Path, cli: Run) -> None:
     done = cli(tmp_path, "doctor", "--json")
     checks = {check["name"]: check for check in json.loads(done.stdout)}
     assert done.returncode == 0, done.stderr

@@ -45,8 +45,9 @@ def saving(data, seconds):
     return process
 
 
+@pytest.mark.slow
 def test_up_returns_when_the_new_runner_has_its_place(data):
-    before = saving(data, 12)
+    before = saving(data, 8)
     try:
         url = control.start(Options(data, ports.free_port()))
         assert data.holder("runner") not in (None, before.pid), "it said it was up while the old runner held the place"

@@ -17,6 +17,7 @@ from benchmax.envs.example_id import make_example
 from benchmax.envs.types import ToolCall, ToolDefinition
 from benchmax.models.scripted import ScriptedModel
 from benchmax.rollouts import EnvHost, RolloutSettings, Termination, run_batch, run_group, run_rollout
+from benchmax.rollouts.processor_time import ProcessorTime
 
 
 def examples(n, **task):
@@ -81,7 +82,9 @@ async def test_two_thousand_rewards_some_slow_some_raising():
     assert time.monotonic() - began < 80  # 200 s, were they to wait for one another
 
 
-@pytest.mark.parametrize("style", ["spin", "sleep", "lock", "swallow"])
+@pytest.mark.parametrize(
+    "style", ["spin", "swallow", *(pytest.param(each, marks=pytest.mark.slow) for each in ("sleep", "lock"))]
+)
 async def test_a_hung_reward_costs_its_own_rollout_only(style, monkeypatch):
     """F12: cut at its limit, unscored with a reason, the loop stays free."""
     monkeypatch.setattr(limits, "STALL_SECONDS", 1.0)
@@ -151,6 +154,22 @@ async def test_blocking_tools_of_different_rollouts_do_not_wait_for_one_another(
         rollouts = await run_batch(host, examples(32), model)
         assert time.monotonic() - began < 6  # 9.6 s, one after another
     assert all(r.ok for r in rollouts)
+
+
+async def test_a_hook_that_waits_for_the_processor_does_not_block(monkeypatch):
+    class Preempted(Rewarding):
+        async def reward(self, i):
+            time.sleep(2 * limits.BLOCKING_SECONDS)
+            return {"x": 1.0}
+
+    async def blocks():
+        async with EnvHost(Preempted) as host:
+            await run_batch(host, examples(4), ScriptedModel("x"))
+            return bool(host.blocking_hooks)
+
+    assert await blocks()
+    monkeypatch.setattr(ProcessorTime, "waited", lambda self: 2 * limits.BLOCKING_SECONDS)
+    assert not await blocks()
 
 
 async def test_many_short_blocks_are_noticed_and_no_innocent_is_given_up():

@@ -11,12 +11,12 @@ import pytest
 from benchmax.envs.mcp import ParallelMcpEnv
 from benchmax.envs.mcp.provisioners import ManualProvisioner
 from benchmax.errors import BenchmaxError
-from mcp_world import alive, descendants, make_workdir, opened
+from mcp_world import SMALL_SERVER, alive, descendants, make_workdir, opened
 
-SLEEPER = """
-import os
-from mcp.server import MCPServer
-server = MCPServer("sleeper")
+SLEEPER = (
+    SMALL_SERVER
+    + """
+server = SmallServer("sleeper")
 
 @server.tool()
 def pid() -> str:
@@ -24,6 +24,7 @@ def pid() -> str:
 
 server.run("stdio")
 """
+)
 
 
 async def test_a_lease_released_and_cancelled_at_once_is_released(tmp_path: Path) -> None:

@@ -53,7 +53,7 @@ for line in sys.stdin:
 REWARDS = "def always(**kwargs):\n    return 1.0\nreward_functions = {'always': always}\n"
 
 
-@pytest.mark.parametrize("how", ["flood", "shut", "crash"])
+@pytest.mark.parametrize("how", ["shut", *(pytest.param(each, marks=pytest.mark.slow) for each in ("flood", "crash"))])
 async def test_a_rollout_whose_server_is_lost_is_never_scored(tmp_path: Path, how: str) -> None:
     async with opened(make_workdir(tmp_path / "w", ODD, rewards=REWARDS), servers=2) as env:
         await asyncio.gather(env.init_rollout("a"), env.init_rollout("b"))

@@ -111,6 +111,7 @@ def boss(world):
         wait_until(lambda watched=watched: not watched.process.poll())
 
 
+@pytest.mark.slow
 def test_when_the_run_is_complete(world, boss, naptime, model):
     run_id = world.launch(naptime, model, steps=1)
     drive(boss, lambda: strays(naptime), 120)
@@ -120,6 +121,7 @@ def test_when_the_run_is_complete(world, boss, naptime, model):
     wait_until(lambda: not is_running(stray), GONE_SECONDS)
 
 
+@pytest.mark.slow
 def test_when_the_run_is_cancelled(world, boss, naptime, model):
     run_id = world.launch(naptime, model, steps=5000)
     drive(boss, active(world.database, run_id), 120)
@@ -150,7 +152,10 @@ def runner(world):
             each.wait(60)
 
 
-@pytest.mark.parametrize("child_too", [False, True], ids=["the runner", "runner and child"])
+@pytest.mark.parametrize(
+    "child_too",
+    [pytest.param(False, id="the runner", marks=pytest.mark.slow), pytest.param(True, id="runner and child")],
+)
 def test_when_killed_and_back(world, runner, naptime, model, child_too):
     first = runner()
     run_id = world.launch(naptime, model, steps=5000)

@@ -80,27 +80,30 @@ def check_whole(database, run_id, count):
         assert len(rollouts.logs(session, run_id)) == 2 * count
 
 
-def test_a_new_runner_adopts_the_children_of_a_killed_one(world, start):
+def test_a_new_runner_adopts_the_children_of_a_killed_one_or_cancels_them(world, start):
     database, data = world
     first = start()
-    ids = [launch(database, steps=60, pause=0.15, every=5, adopt_seconds=90) for _ in range(2)]
-    wait_until(active(database, *ids))
+    goes_on = launch(database, steps=40, pause=0.1, every=5, adopt_seconds=90)
+    unwanted = launch(database, steps=1000, pause=0.05, adopt_seconds=90)
+    wait_until(active(database, goes_on, unwanted))
     first.kill()
     first.wait()
-    pids = [starts(data, each)[0]["pid"] for each in ids]
+    pids = [starts(data, each)[0]["pid"] for each in (goes_on, unwanted)]
     assert all(map(is_running, pids))
+    with database.write() as session:
+        runs.request_cancel(session, unwanted)
     start()
-    wait_until(ended(database, *ids))
-    for run_id in ids:
-        check_whole(database, run_id, 60)
-        assert len(starts(data, run_id)) == 1, "never a second copy"
+    wait_until(ended(database, goes_on, unwanted))
+    check_whole(database, goes_on, 40)
+    assert get(database, unwanted).status == "cancelled"
+    assert [len(starts(data, each)) for each in (goes_on, unwanted)] == [1, 1], "never a second copy"
     assert not any(map(is_running, pids))
 
 
 def test_children_end_with_their_runner_when_told_to(world, start):
     database, data = world
     first = start("stop")
-    run_id = launch(database, steps=40, pause=0.15, every=5, family=True)
+    run_id = launch(database, steps=20, pause=0.1, every=5, family=True)
     wait_until(active(database, run_id))
     wait_until(lambda: "family" in read_object(data.run(run_id) / PROCESS_FILE))
     first.kill()
@@ -109,7 +112,7 @@ def test_children_end_with_their_runner_when_told_to(world, start):
     wait_until(lambda: not is_running(child["pid"]))
     start("stop")
     wait_until(ended(database, run_id))
-    check_whole(database, run_id, 40)
+    check_whole(database, run_id, 20)
     assert len(starts(data, run_id)) == 2
     family = int((data.run(run_id) / "family").read_text())
     wait_until(lambda: not is_running(family))
@@ -127,6 +130,7 @@ def test_nobody_left_when_no_runner_comes_back(world, start):
     wait_until(lambda: not is_running(child["pid"]))
 
 
+@pytest.mark.slow
 def test_any_order_under_work(world, start):
     """Kill a child, the runner, both at once; the counts are exact in the end."""
     database, data = world
@@ -152,7 +156,7 @@ def test_any_order_under_work(world, start):
 def test_a_runner_that_is_told_to_stop_saves_its_runs(world, start):
     database, data = world
     first = start()
-    run_id = launch(database, steps=40, pause=0.15, every=50)
+    run_id = launch(database, steps=40, pause=0.1, every=50)
     wait_until(active(database, run_id))
     first.terminate()
     assert first.wait(60) == 0
@@ -182,7 +186,7 @@ def test_the_clock_may_jump(world, monkeypatch):
     """An hour forward or back: nobody loses a lease that is alive, and the run ends once."""
     database, data = world
     boss = Supervisor(database, data, slots=["cpu:0"], start=start_stub)
-    run_id = launch(database, steps=20, pause=0.25)
+    run_id = launch(database, steps=12, pause=0.2)
     drive(boss, active(database, run_id))
     other = Leases(database, this_process())
     real = time.time
@@ -193,7 +197,7 @@ def test_the_clock_may_jump(world, monkeypatch):
         assert boss.watched
     monkeypatch.setattr(time, "time", real)
     drive(boss, ended(database, run_id))
-    check_whole(database, run_id, 20)
+    check_whole(database, run_id, 12)
     assert len(starts(data, run_id)) == 1
 
 
@@ -237,7 +241,7 @@ def test_a_run_whose_end_nobody_saw_is_complete(world, start):
     """The child ends while there is no runner: its last note tells the next one."""
     database, data = world
     first = start()
-    run_id = launch(database, steps=25, pause=0.2, adopt_seconds=90)
+    run_id = launch(database, steps=20, pause=0.15, adopt_seconds=90)
     wait_until(active(database, run_id))
     first.kill()
     first.wait()
@@ -246,7 +250,7 @@ def test_a_run_whose_end_nobody_saw_is_complete(world, start):
     assert get(database, run_id).status == "active"
     start()
     wait_until(ended(database, run_id))
-    check_whole(database, run_id, 25)
+    check_whole(database, run_id, 20)
     assert len(starts(data, run_id)) == 1
 
 
@@ -270,18 +274,3 @@ def test_a_run_whose_secrets_cannot_be_read_fails_alone(world, start):
     assert not any(map(is_running, all_pids(data)))
     assert get(database, open_one).status == "complete"
     assert second.poll() is None
-
-
-def test_cancel_while_there_is_no_runner(world, start):
-    database, data = world
-    first = start()
-    run_id = launch(database, steps=1000, pause=0.05)
-    wait_until(active(database, run_id))
-    first.kill()
-    first.wait()
-    with database.write() as session:
-        runs.request_cancel(session, run_id)
-    start()
-    wait_until(ended(database, run_id))
-    assert get(database, run_id).status == "cancelled"
-    assert not any(map(is_running, all_pids(data)))

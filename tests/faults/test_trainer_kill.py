@@ -197,20 +197,22 @@ def unbroken(server, model, tmp_path_factory):
     return lines
 
 
+QUICK_PLACES = [("run:log_metrics", 6), ("atomic:_sync", 3), ("checkpoint:write_text", 4)]
 PLACES = [
-    ("run:log_metrics", 6),
     ("run:after-log_metrics", 6),
     ("run:write_rollouts", 5),
     ("run:after-write_rollouts", 5),
     ("run:after-log_metrics", 1),
-    ("atomic:_sync", 3),
     ("atomic:after-_sync", 4),
     ("loop:after-save_checkpoint", 2),
-    ("checkpoint:write_text", 4),
 ]
 
 
-@pytest.mark.parametrize("place", PLACES, ids=lambda place: f"{place[0]}-{place[1]}")
+def slow(*values):
+    return [pytest.param(value, marks=pytest.mark.slow) for value in values]
+
+
+@pytest.mark.parametrize("place", [*QUICK_PLACES, *slow(*PLACES)], ids=lambda place: f"{place[0]}-{place[1]}")
 def test_kill_at_each_point_then_resume(server, model, unbroken, tmp_path, place):
     job = {"run": str(tmp_path / "run"), "config": config(model, tmp_path)}
     assert server.run(**job, die=place) == -signal.SIGKILL
@@ -267,7 +269,7 @@ def caller(tmp_path_factory):
 
 
 def many_turns(caller: Path, folder: Path) -> dict:
-    tree = config(caller, folder, steps=6) | {"recipe": "plain"}
+    tree = config(caller, folder, steps=4) | {"recipe": "plain"}
     tree["rollouts"] |= {"prompts_per_step": 3, "max_turns": 3, "max_new_tokens": 90}
     tree["optim"]["lr"] = 1e-3
     tree["eval"]["rows"] = 3
@@ -296,19 +298,21 @@ def unbroken_turns(server, caller, tmp_path_factory):
     return series_and_draws(folder / "run")
 
 
-@pytest.mark.parametrize("place", [("run:log_metrics", place) for place in (2, 5, 6, 9)], ids=str)
-def test_runs_of_many_turns_are_resumed_exactly_too(server, caller, unbroken_turns, tmp_path, place):
+@pytest.mark.parametrize("line", [5, *slow(2, 6, 7)])
+def test_runs_of_many_turns_are_resumed_exactly_too(server, caller, unbroken_turns, tmp_path, line):
     job = many_turns(caller, tmp_path)
-    assert server.run(**job, die=place) == -signal.SIGKILL
+    assert server.run(**job, die=("run:log_metrics", line)) == -signal.SIGKILL
     assert server.run(**job) == 0
     assert series_and_draws(tmp_path / "run") == unbroken_turns
 
 
+@pytest.mark.slow
 def test_runs_of_many_turns_killed_at_random(server, caller, unbroken_turns, tmp_path):
     assert kill_at_random(server, many_turns(caller, tmp_path), random.Random(7), longest=2.0)
     assert series_and_draws(tmp_path / "run") == unbroken_turns
 
 
+@pytest.mark.slow
 def test_a_resumed_run_takes_the_memory_it_had(server, caller, tmp_path):
     """With room for a few sequences at a time, who runs beside whom depends on the memory."""
 
@@ -344,7 +348,7 @@ def wait_for_step(path: Path, step: int) -> None:
     raise AssertionError("the run did not get that far")
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+@pytest.mark.parametrize("number", [signal.SIGTERM, *slow(signal.SIGINT, signal.SIGHUP)])
 def test_one_signal_saves_and_ends_with_130(server, model, tmp_path, number):
     run = tmp_path / "run"
     pid = server.start(run=str(run), config=config(model, tmp_path, steps=100_000))
@@ -389,6 +393,7 @@ def test_full_disk_fails_clearly_and_resumes(server, model, unbroken, tmp_path):
     assert series(run) == unbroken
 
 
+@pytest.mark.slow
 def test_a_disk_that_is_really_full(model, tmp_path):
     small = tmp_path / "small"
     small.mkdir()

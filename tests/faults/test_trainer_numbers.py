@@ -47,8 +47,13 @@ def weights_of(run):
     return find_checkpoint(run / "checkpoints").weights()
 
 
-@pytest.mark.parametrize("poison", [math.nan, math.inf, -math.inf])
-@pytest.mark.parametrize("where", ["loss", "gradient"])
+POISONS = [(where, poison) for where in ("loss", "gradient") for poison in (math.nan, math.inf, -math.inf)]
+QUICK = [("loss", math.inf), ("gradient", -math.inf)]
+
+
+@pytest.mark.parametrize(
+    ("where", "poison"), [pytest.param(*each, marks=[] if each in QUICK else pytest.mark.slow) for each in POISONS]
+)
 def test_a_number_that_is_none_costs_its_update_and_nothing_else(model, tmp_path, monkeypatch, poison, where):
     backward, updates = Learner._backward, []
 

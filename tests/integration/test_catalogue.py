@@ -9,13 +9,19 @@ import pytest
 from typer.testing import CliRunner
 
 from benchmax.cli.app import app
+from benchmax.cli.local.evals import parse_env_args
 from benchmax.envs.catalogue import BUILT_IN, LISTINGS
 from benchmax.envs.demonstration import Script
 from benchmax.envs.loading import load_env_class, make_env, own_rows
 from benchmax.errors import UsageError
 
+MADE_SLOWLY = {"code"}
+"""Environments whose rows are checked while they are made."""
 
-@pytest.mark.parametrize("name", LISTINGS)
+
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=[pytest.mark.slow] if name in MADE_SLOWLY else []) for name in LISTINGS]
+)
 async def test_the_listing_says_what_there_is(name):
     env_class, listed = load_env_class(name), LISTINGS[name]
     env = make_env(env_class, {})
@@ -23,8 +29,15 @@ async def test_the_listing_says_what_there_is(name):
         assert tuple(tool.name for tool in await env.list_tools()) == listed.tools
     finally:
         await env.shutdown()
-    assert listed.rows in (0, len(own_rows(env_class)))
-    assert own_rows(env_class)[:3] == own_rows(env_class, listed.datasets[0])[:3]
+    for argument, number in listed.more_tools.items():
+        env = make_env(env_class, parse_env_args([argument]))
+        try:
+            assert len(await env.list_tools()) == number
+        finally:
+            await env.shutdown()
+    rows = own_rows(env_class)
+    assert listed.rows in (0, len(rows))
+    assert rows[:3] == own_rows(env_class, listed.datasets[0])[:3]
     assert all(own_rows(env_class, each) for each in listed.datasets[1:])
 
 
@@ -34,6 +47,11 @@ def test_every_built_in_is_listed():
     found = {each["name"]: each for each in json.loads(done.stdout)}
     assert found["code"]["datasets"] == ["lines", "steps", "cases", "algorithms"]
     assert found["math"]["tools"] == ["calculate"]
+    assert found["excel"]["more_tools"]["level=manipulation"] == 4
+    assert "set_cell; 4 with level=manipulation" in CliRunner().invoke(app, ["env", "list"]).stdout
+    shown = CliRunner().invoke(app, ["env", "show", "crm", "--env-arg", "level=steps"]).stderr
+    assert "tools by --env-arg: 12 with level=steps, 25 with level=reports" in shown
+    assert "issue_sosl_query" in shown
 
 
 async def by_hand(name: str) -> float:
@@ -62,7 +80,7 @@ async def test_by_hand_where_a_loop_runs_already(name):
     assert await by_hand(name) == 1.0
 
 
-@pytest.mark.parametrize("name", ["math", "crm", "code"])
+@pytest.mark.parametrize("name", [pytest.param("math", marks=pytest.mark.slow), "crm"])
 def test_by_hand_in_a_script(name):
     assert asyncio.run(by_hand(name)) == 1.0
 
@@ -90,3 +108,12 @@ def test_train_takes_arguments_of_the_environment(monkeypatch):
     words = ["train", "crm", "--data", "steps", "--env-arg", "level=steps", "--env-arg", "company=3"]
     assert CliRunner().invoke(app, words).exit_code == 0
     assert [data.env_args for data in taken] == [{"level": "steps", "company": 3}]
+
+
+@pytest.mark.parametrize("name", ["crm", "wikipedia", "search"])
+def test_env_run_plays_the_solution_through_the_tools(name):
+    done = CliRunner().invoke(app, ["env", "run", name, "--json"])
+    (played,) = json.loads(done.stdout)
+    said = played["messages"][played["completion_start"] :]
+    assert "tool" in [message["role"] for message in said]
+    assert played["reward"] == pytest.approx(1.0)

@@ -24,7 +24,8 @@ from benchmax.platform.runner.supervisor import Supervisor
 from benchmax.platform.store.accounts import users
 from benchmax.platform.store.database import open_database
 from benchmax.platform.store.datadir import DataDir
-from benchmax.platform.store.runs import events
+from benchmax.platform.store.runs import events, runs
+from platform_world import make_run
 from runner_world import is_running, launch, open_world, start_stub, wait_until
 
 pytestmark = pytest.mark.timeout(300)  # several processes for each test, on machines that do other things too
@@ -101,8 +102,16 @@ def test_up_keeps_both_alive_and_down_ends_all(data):
     assert not data.server_info.exists()
 
 
-def test_server_and_runner_end_with_a_killed_daemon(data, capfd):
-    url = control.ensure_running(data)
+def test_two_that_start_it_at_once_share_one_and_all_end_with_a_killed_daemon(data, capfd):
+    urls: list[str] = []
+    threads = [threading.Thread(target=lambda: urls.append(control.ensure_running(data))) for _ in range(2)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    url = liveness.server_url(data)
+    assert len(urls) == 2
+    assert url in urls
     assert "in the background" in capfd.readouterr().err
     assert control.ensure_running(data) == url
     assert capfd.readouterr().err == "", "it is only said when it is done"
@@ -119,7 +128,7 @@ def test_server_and_runner_end_with_a_killed_daemon(data, capfd):
 def test_the_next_start_finds_the_database_of_the_last(data, monkeypatch):
     """With another one all runs would seem lost. Its address, which may hold a password, is no secret in `ps`."""
     monkeypatch.setenv("BENCHMAX_DATABASE_URL", f"sqlite:///{data.root.parent}/elsewhere.db")
-    control.ensure_running(data)
+    start_where_the_port_is_taken_meanwhile(data, monkeypatch)
     wait_until(data.database_note.exists)
     assert data.database_note.stat().st_mode & 0o777 == 0o600
     assert not [word for pid in pids(data) for word in process_ids.command_line(pid) if "elsewhere" in word]
@@ -129,6 +138,23 @@ def test_the_next_start_finds_the_database_of_the_last(data, monkeypatch):
     assert liveness.read_daemon(data)["database_url"].endswith("elsewhere.db")
     assert not data.database.exists()
     assert local_key_works(data)
+
+
+def start_where_the_port_is_taken_meanwhile(data, monkeypatch):
+    """It is not insisted on."""
+    looks, is_free = iter([True, True]), ports.is_free
+    with monkeypatch.context() as patch, socket.create_server(("127.0.0.1", ports.DEFAULT_PORT)):
+        patch.setattr(ports, "is_free", lambda port: next(looks, False) or is_free(port))
+        url = control.ensure_running(data)
+        assert url == liveness.server_url(data) != f"http://127.0.0.1:{ports.DEFAULT_PORT}"
+
+
+def test_the_count_of_runs_calls_a_stopped_one_stopped(data):
+    database = open_database(data.create())
+    with database.write() as session:
+        runs.set_status(session, make_run(session).id, "cancelled", "The run was stopped.")
+    database.close()
+    assert "  runs: 1 stopped\n" in call("status", "--data-dir", data.root, code=1).stderr
 
 
 @pytest.mark.parametrize("port", ["0", "-1", "65536"])
@@ -163,40 +189,21 @@ def local_key_works(data):
     return found is not None
 
 
-def test_two_that_start_it_at_once_share_one(data):
-    urls: list[str] = []
-    threads = [threading.Thread(target=lambda: urls.append(control.ensure_running(data))) for _ in range(2)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert len(urls) == 2
-    assert liveness.server_url(data) in urls
-
-
-def test_a_port_that_is_taken_meanwhile_is_not_insisted_on(data, monkeypatch):
-    looks, is_free = iter([True, True]), ports.is_free
-    monkeypatch.setattr(ports, "is_free", lambda port: next(looks, False) or is_free(port))
-    with socket.create_server(("127.0.0.1", ports.DEFAULT_PORT)):
-        url = control.ensure_running(data)
-        assert url == liveness.server_url(data) != f"http://127.0.0.1:{ports.DEFAULT_PORT}"
-
-
-@pytest.mark.parametrize("damage", ['{"pid": ', "{}", '{"pid": 1, "started": 0.0}'])
-def test_a_damaged_note_does_not_hide_a_running_platform(data, damage):
+def test_a_damaged_note_does_not_hide_a_running_platform(data):
     control.start(Options(data, ports.free_port()))
     wait_until(lambda: data.holder("runner"))
     whole, text = liveness.read_daemon(data), liveness.daemon_file(data).read_text()
-    os.kill(whole["pid"], signal.SIGSTOP)
-    try:
-        liveness.daemon_file(data).write_text(damage)
-        assert liveness.read_daemon(data) == whole, "the locks tell"
-        assert "The platform runs at" in call("status", "--data-dir", data.root).stderr
-        assert f", as process {whole['pid']}" in call("up", "--data-dir", data.root).stderr
-    finally:
-        os.kill(whole["pid"], signal.SIGCONT)
-    wait_until(lambda: liveness.daemon_file(data).read_text() == text)
-    liveness.daemon_file(data).write_text(damage)
+    for damage in ('{"pid": ', "{}", '{"pid": 1, "started": 0.0}'):
+        os.kill(whole["pid"], signal.SIGSTOP)
+        try:
+            liveness.daemon_file(data).write_text(damage)
+            assert liveness.read_daemon(data) == whole, "the locks tell"
+            assert "The platform runs at" in call("status", "--data-dir", data.root).stderr
+            assert f", as process {whole['pid']}" in call("up", "--data-dir", data.root).stderr
+        finally:
+            os.kill(whole["pid"], signal.SIGCONT)
+        wait_until(lambda: liveness.daemon_file(data).read_text() == text)
+    liveness.daemon_file(data).write_text("{}")
     assert "Stopped" in call("down", "--data-dir", data.root).stderr
     assert not any(map(is_running, (whole["pid"], whole["server"]["pid"], whole["runner"]["pid"])))
     assert "not running" in call("down", "--data-dir", data.root).stderr

@@ -80,25 +80,17 @@ def answers(out):
     return {each.example_id: each.messages[-1]["content"] for each in rollouts}
 
 
-def test_a_run_plays_as_its_export_does(world, tmp_path):
-    export_merged(world / "runs" / "digits", tmp_path / "merged", which="step-4")
-    exported = evaluated(tmp_path / "a", "--model", str(tmp_path / "merged"))
-    assert evaluated(tmp_path / "b", "--model", "runs/digits:step-4") == exported
-    assert evaluated(tmp_path / "c", "--model", "digits:latest") == exported, "its name under runs/"
-    assert evaluated(tmp_path / "d", "--model", str(world / "model")) != exported, "the base model is another"
-
-
-def test_a_model_with_an_exported_adapter_plays_as_its_run_does(world, tmp_path):
-    adapter = export_adapter(world / "runs" / "digits", tmp_path / "adapter", which="step-4")
-    adapted = evaluated(tmp_path / "a", "--model", f"{world / 'model'}:{adapter}")
-    assert adapted == evaluated(tmp_path / "b", "--model", "runs/digits:step-4")
-
-
-def test_the_id_of_a_run_on_this_machines_platform(world, tmp_path):
-    shutil.copytree(world / "runs" / "digits", tmp_path / "data" / "runs" / "run_abc")
+def test_a_run_plays_as_its_exports_and_by_its_name_and_its_id(world, tmp_path):
+    run = world / "runs" / "digits"
+    merged = export_merged(run, tmp_path / "merged", which="step-4")
+    adapter = export_adapter(run, tmp_path / "adapter", which="step-4")
+    shutil.copytree(run, tmp_path / "data" / "runs" / "run_abc")
     assert find_run("run_abc") == tmp_path / "data" / "runs" / "run_abc"
-    by_id = evaluated(tmp_path / "a", "--model", "run_abc:step-4")
-    assert by_id == evaluated(tmp_path / "b", "--model", "runs/digits:step-4")
+    played = evaluated(tmp_path / "a", "--model", "runs/digits:step-4")
+    same = {"merged": str(merged), "adapter": f"{world / 'model'}:{adapter}", "id": "run_abc:step-4"}
+    for name, model in same.items():
+        assert evaluated(tmp_path / name, "--model", model) == played, name
+    assert evaluated(tmp_path / "base", "--model", str(world / "model")) != played, "the base model is another"
 
 
 def test_the_checkpoint_is_written_down_so_that_a_resumed_evaluation_asks_the_same_one(world, tmp_path, monkeypatch):

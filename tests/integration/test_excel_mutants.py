@@ -81,7 +81,10 @@ def mutated(row: dict[str, Any]) -> Iterator[Calls]:
             yield [*calls[:at], (tool, {**given, "value": formula}), *calls[at + 1 :]]
 
 
-@pytest.mark.parametrize("level", [level for level in LEVELS if level != HARDEST])
+FIRST, *OTHERS = (level for level in LEVELS if level != HARDEST)
+
+
+@pytest.mark.parametrize("level", [FIRST, *(pytest.param(level, marks=pytest.mark.slow) for level in OTHERS)])
 async def test_formulas_that_are_nearly_right_earn_nothing(level: str) -> None:
     async with WorkbookSandbox(libreoffice=False) as books:
 

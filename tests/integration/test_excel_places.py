@@ -25,6 +25,7 @@ from ready_world import play_all
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="the sandbox needs Linux")
 
 
+@pytest.mark.slow
 async def test_solutions_score_on_servers_of_their_own() -> None:
     chosen = [*examples(HARDEST, 2), *examples("formulas", 2)]
     env = ExcelEnvLocal(num_local_servers=2, level=HARDEST)

@@ -191,7 +191,7 @@ def test_where_nothing_helps_that_is_said_and_training_begins(model, tmp_path):
     assert "gold_completion or demonstrate" in warm["why"]
 
 
-@pytest.mark.parametrize("given", [{"warm_start": "off"}, {"recipe": "plain"}])
+@pytest.mark.parametrize("given", [{"warm_start": "off"}, pytest.param({"recipe": "plain"}, marks=pytest.mark.slow)])
 def test_help_can_be_turned_off(model, tmp_path, given):
     done, _ = run(model, tmp_path, CopyEnv, limits={"steps": 1}, **given)
     assert all(event["steps"] == 0 for event in events(done.path, "warm_start"))

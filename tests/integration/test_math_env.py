@@ -5,9 +5,10 @@ from __future__ import annotations
 import asyncio
 import json
 import random
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
 
 import pytest
+import pytest_asyncio
 
 from benchmax import EnvHost, RolloutSettings, ScriptedModel, ToolCall, load_examples, run_batch
 from benchmax.doctor import examine
@@ -20,7 +21,7 @@ from benchmax.envs.mcp import ParallelMcpEnv
 from benchmax.envs.mcp.provisioners import LocalProvisioner
 from benchmax.envs.types import Example, Transcript
 
-SERVERS = 8
+SERVERS = 4
 
 
 def examples_of(level: str, rows: int, seed: int = 7) -> list[Example]:
@@ -31,9 +32,18 @@ def asked(messages) -> str:
     return next(each["content"] for each in reversed(messages) if each["role"] == "user")
 
 
-async def played(examples: list[Example], script: Callable | str, servers: int = SERVERS) -> list[float | None]:
-    async with EnvHost(lambda: MathEnvLocal(servers)) as host:
-        rollouts = await run_batch(host, examples, ScriptedModel(script), RolloutSettings(max_turns=7))
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def host() -> AsyncIterator[EnvHost]:
+    """One for all tests: its servers are processes."""
+    async with EnvHost(lambda: MathEnvLocal(SERVERS)) as opened:
+        yield opened
+
+
+with_host = pytest.mark.asyncio(loop_scope="module")
+
+
+async def played(host: EnvHost, examples: list[Example], script: Callable | str) -> list[float | None]:
+    rollouts = await run_batch(host, examples, ScriptedModel(script), RolloutSettings(max_turns=7))
     assert [rollout.error for rollout in rollouts if rollout.error] == []
     return [rollout.reward for rollout in rollouts]
 
@@ -51,20 +61,15 @@ def solver(examples: list[Example]) -> Callable:
     return next_turn
 
 
-async def solved_by_demonstration(rows: int) -> list[str]:
+@with_host
+@pytest.mark.parametrize("rows", [12, pytest.param(200, marks=pytest.mark.slow)])
+async def test_demonstrations_at_once_earn_everything_through_the_real_calculator(host, rows):
+    """Each its own answer, though they share servers."""
     examples = [example for level in LEVELS for example in examples_of(level, rows)]
-    rewards = await played(examples, solver(examples))
-    assert len(examples) == rows * len(LEVELS)
-    return [asked(example["prompt_messages"]) for example, each in zip(examples, rewards, strict=True) if each != 1.0]
-
-
-async def test_demonstrations_earn_everything_through_the_real_calculator():
-    assert await solved_by_demonstration(40) == []
-
-
-@pytest.mark.slow
-async def test_two_hundred_demonstrations_of_each_level_earn_everything():
-    assert await solved_by_demonstration(200) == []
+    rewards = await played(host, examples, solver(examples))
+    assert len(rewards) == rows * len(LEVELS)
+    unsolved = [example for example, each in zip(examples, rewards, strict=True) if each != 1.0]
+    assert [asked(example["prompt_messages"]) for example in unsolved] == []
 
 
 CHEATS = {
@@ -83,9 +88,10 @@ CHEATS = {
 }
 
 
+@pytest.mark.parametrize("rows", [10, pytest.param(40, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("level", LEVELS)
-async def test_cheats_earn_next_to_nothing(level):
-    examples = examples_of(level, 40)
+async def test_cheats_earn_next_to_nothing(level, rows):
+    examples = examples_of(level, rows)
     env = MathEnvLocal(1, provision_at_init=False)  # none of them calls a tool
     try:
         for name, cheat in CHEATS.items():
@@ -99,7 +105,8 @@ async def test_cheats_earn_next_to_nothing(level):
         await env.shutdown()
 
 
-async def test_a_random_caller_earns_next_to_nothing():
+@with_host
+async def test_a_random_caller_earns_next_to_nothing(host):
     draw = random.Random(1)
 
     def call_something(messages):
@@ -108,34 +115,27 @@ async def test_a_random_caller_earns_next_to_nothing():
         a, b, sign = draw.randint(0, 99), draw.randint(0, 99), draw.choice("+-*/")
         return ToolCall("calculate", json.dumps({"expression": f"{a} {sign} {b}"}))
 
-    rewards = await played(examples_of("arithmetic", 40), call_something)
+    rewards = await played(host, examples_of("arithmetic", 40), call_something)
     assert sum(rewards) / len(rewards) < 0.1
 
 
-async def test_a_hundred_rollouts_at_once_each_get_their_own_answer():
-    examples = examples_of("expressions", 100)
-    assert await played(examples, solver(examples), servers=25) == [1.0] * 100
-
-
-async def test_by_hand_what_cannot_be_computed_is_an_error_for_the_model():
-    env = MathEnvLocal(1)
-    try:
-        assert [tool.name for tool in await env.list_tools()] == ["calculate"]
-        await env.init_rollout("one")
-        assert await env.run_tool("one", "calculate", expression="2 ** 10 / 3") == "1024/3"
-        for expression in ("1 / 0", "9**9**9", "open('/etc/passwd').read()", "ground_truth", "task"):
-            result = await env.run_tool("one", "calculate", expression=expression)
-            assert result.is_error
-            assert "cannot be computed" in result.text
-        messages = [{"role": "assistant", "content": "<answer>341 1/3</answer>"}]
-        assert await env.compute_reward("one", messages, {"ground_truth": "1024/3"}) == {"match": 1.0}
-        await env.release_rollout("one")
-    finally:
-        await env.shutdown()
+@with_host
+async def test_by_hand_what_cannot_be_computed_is_an_error_for_the_model(host):
+    env = host.env
+    assert [tool.name for tool in await env.list_tools()] == ["calculate"]
+    await env.init_rollout("one")
+    assert await env.run_tool("one", "calculate", expression="2 ** 10 / 3") == "1024/3"
+    for expression in ("1 / 0", "9**9**9", "open('/etc/passwd').read()", "ground_truth", "task"):
+        result = await env.run_tool("one", "calculate", expression=expression)
+        assert result.is_error
+        assert "cannot be computed" in result.text
+    messages = [{"role": "assistant", "content": "<answer>341 1/3</answer>"}]
+    assert await env.compute_reward("one", messages, {"ground_truth": "1024/3"}) == {"match": 1.0}
+    await env.release_rollout("one")
 
 
 async def test_the_workdir_scores_alike_without_the_class():
-    env = ParallelMcpEnv(WORKDIR, LocalProvisioner(WORKDIR, 2))
+    env = ParallelMcpEnv(WORKDIR, LocalProvisioner(WORKDIR, 1))
     try:
         for name, answer, match in (("a", "3,901", 1.0), ("b", "47 * 83", 0.0)):
             await env.init_rollout(name)
@@ -155,14 +155,15 @@ async def test_the_prompt_holds_no_answer_and_ids_no_path():
     assert [each["id"] for each in examples_of("sums", 5)] == [each["id"] for each in examples_of("sums", 5)]
 
 
-async def test_rows_of_a_file_like_gsm8k_are_played(tmp_path):
+@with_host
+async def test_rows_of_a_file_like_gsm8k_are_played(host, tmp_path):
     rows = [
         {"question": f"What is {n} plus {n}?", "answer": f"{n}+{n}=<<{n}+{n}={2 * n}>>{2 * n}\n#### {2 * n}"}
         for n in range(8)
     ]
     (tmp_path / "gsm8k.jsonl").write_text("\n".join(map(json.dumps, rows)))
     examples = list(load_examples(find_rows(MathEnvLocal, str(tmp_path / "gsm8k.jsonl")), MathEnvLocal))
-    rewards = await played(examples, solver(examples), servers=4)
+    rewards = await played(host, examples, solver(examples))
     assert rewards == [1.0] * 8
 
 
@@ -192,5 +193,5 @@ def test_machines_are_described_before_any_is_rented():
 
 async def test_the_doctor_finds_nothing():
     rows, _ = MathEnvLocal.load_dataset()
-    report = await examine(MathEnvLocal, rows=rows)
+    report = await examine(MathEnvLocal, rows=rows[:200], examples=4)
     assert (report.errors, report.warnings) == ([], [])

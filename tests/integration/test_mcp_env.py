@@ -316,6 +316,7 @@ async def test_the_demo_and_its_three_rewards(tmp_path: Path) -> None:
         assert rewards == {"completion": 1.0, "variable": 1.0, "log": 1.0}
 
 
+@pytest.mark.slow
 async def test_rollouts_through_a_host_wait_as_long_as_they_must(tmp_path: Path) -> None:
     """Waiting for a server is not charged to init_rollout, and a server that dies ends its own rollout."""
     workdir = make_workdir(tmp_path / "w")
@@ -331,11 +332,11 @@ async def test_rollouts_through_a_host_wait_as_long_as_they_must(tmp_path: Path)
             return "done"
         if number == "3":
             return ToolCall("crash", '{"code": 4}')
-        return [ToolCall("remember", json.dumps({"word": number})), ToolCall("wait", '{"seconds": 1.5}')]
+        return [ToolCall("remember", json.dumps({"word": number})), ToolCall("wait", '{"seconds": 1.2}')]
 
     async with EnvHost(env) as host:
         await host.toolbox()
-        settings = RolloutSettings(init_seconds=4.0)  # less than the last one waits for three others
+        settings = RolloutSettings(init_seconds=3.0)  # less than the last one waits for three others
         played = await run_batch(host, examples, ScriptedModel(play), settings)
     by_number = {rollout.messages[0]["content"]: rollout for rollout in played}
     died = by_number.pop("3")

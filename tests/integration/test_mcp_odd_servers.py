@@ -11,11 +11,12 @@ import pytest
 from aiohttp import web
 from aiohttp.test_utils import TestServer
 
+from benchmax import limits
 from benchmax.envs.mcp.client.http_session import HttpSession
 from benchmax.envs.mcp.client.stdio_messages import Unreadable, messages_in, number_of
 from benchmax.envs.mcp.workdir import find_config
 from benchmax.errors import EnvDefinitionError, McpError, NotFoundError
-from mcp_world import make_workdir, opened
+from mcp_world import make_workdir, node_of, opened
 
 SERVER = """
 import json, os, sys, time
@@ -46,9 +47,12 @@ for line in sys.stdin:
 """
 
 
+def config_of(**more: Any) -> str:
+    return json.dumps({"mcpServers": {"odd": {"command": "python", "args": ["server.py"], **more}}})
+
+
 def workdir_of(folder: Path, odd: str, **more: Any) -> Path:
-    config = {"mcpServers": {"odd": {"command": "python", "args": ["server.py"], **more}}}
-    return make_workdir(folder / "w", SERVER.replace("{odd}", odd), json.dumps(config))
+    return make_workdir(folder / "w", SERVER.replace("{odd}", odd), config_of(**more))
 
 
 UNDERSTOOD = {
@@ -92,10 +96,11 @@ def answers(message, usual=answers):
 
 
 @pytest.mark.parametrize("odd", UNDERSTOOD.values(), ids=UNDERSTOOD)
-async def test_what_can_be_understood_is(tmp_path: Path, odd: str) -> None:
-    async with opened(workdir_of(tmp_path, odd), servers=1, spares=0) as env:
-        await env.init_rollout("a")
-        assert await env.run_tool("a", "it") == "well"
+async def test_what_can_be_understood_is(odd: str) -> None:
+    async with node_of(SERVER.replace("{odd}", odd), config_of()) as node:
+        lease = await node.open("a", 60)
+        said = await node.leases.call(lease.token, "it", {}, 60)
+        assert said["content"][0]["text"] == "well"
 
 
 TOLD = {
@@ -132,10 +137,11 @@ def say(message):
 
 
 @pytest.mark.parametrize(("odd", "words"), TOLD.values(), ids=TOLD)
-async def test_what_cannot_be_is_told(tmp_path: Path, odd: str, words: str) -> None:
-    async with opened(workdir_of(tmp_path, odd, start_seconds=3), servers=1, spares=0) as env:
+async def test_what_cannot_be_is_told(monkeypatch: pytest.MonkeyPatch, odd: str, words: str) -> None:
+    monkeypatch.setattr(limits, "MCP_START_TRIES", 1)
+    async with node_of(SERVER.replace("{odd}", odd), config_of(start_seconds=3)) as node:
         with pytest.raises(McpError, match=words):
-            await env.init_rollout("a")
+            await node.open("a", 60)
 
 
 @pytest.mark.parametrize("script", ["sever.py", "${{ sync_workdir }}/sever.py"])

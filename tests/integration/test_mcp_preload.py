@@ -9,16 +9,17 @@ from typing import Any
 import pytest
 
 from benchmax.envs.mcp import ParallelMcpEnv
-from mcp_world import REFUSED, make_workdir, opened
+from mcp_world import REFUSED, SMALL_SERVER, make_workdir, opened
 
-HEAD = "import json\nfrom mcp.server import MCPServer\nimport {package}\nserver = MCPServer('it')\n"
+HEAD = SMALL_SERVER + "import {package}\nserver = SmallServer('it')\n"
+HEAD_OF_SDK = "import json\nfrom mcp.server import MCPServer\nimport {package}\nserver = MCPServer('it')\n"
 TAIL = "\nserver.run('stdio')\n"
 IMPORTED = "import os\nIMPORTED = int(os.readlink('/proc/self'))\n"
 """In which process a module was imported, without asking for its id as packages do."""
 SAYS = "\n@server.tool()\ndef seen() -> str:\n    return json.dumps({package}.seen())\n"
 
 
-def workdir_of(folder: Path, package: str, files: dict[str, str], **more: Any) -> Path:
+def workdir_of(folder: Path, package: str, files: dict[str, str], head: str = HEAD, **more: Any) -> Path:
     """A workdir whose server imports a package that was installed elsewhere."""
     installed = folder / "installed"
     for name, text in files.items():
@@ -27,7 +28,7 @@ def workdir_of(folder: Path, package: str, files: dict[str, str], **more: Any) -
     variables = {"PYTHONPATH": str(installed), **more.pop("env", {})}
     server = {"command": "python", "args": ["server.py", *more.pop("args", [])], "read": [str(installed)]}
     config = json.dumps({"mcpServers": {"it": {**server, "env": variables, **more}}})
-    return make_workdir(folder / "w", (HEAD + SAYS + TAIL).replace("{package}", package), config)
+    return make_workdir(folder / "w", (head + SAYS + TAIL).replace("{package}", package), config)
 
 
 async def seen(env: ParallelMcpEnv, rollout: str) -> Any:
@@ -100,7 +101,8 @@ VALUES = [os.environ.get("FIXED"), sys.argv[1:], int(os.readlink("/proc/self"))]
 def seen():
     return [*VALUES, os.getpid()]
 """
-    workdir = workdir_of(tmp_path, "plain", {"plain.py": package}, env={"FIXED": "yes"}, args=["--mode", "fast"])
+    given = {"env": {"FIXED": "yes"}, "args": ["--mode", "fast"]}
+    workdir = workdir_of(tmp_path, "plain", {"plain.py": package}, HEAD_OF_SDK, **given)
     async with opened(workdir, servers=1) as env:
         fixed, arguments, imported_in, runs_in = await seen(env, "a")
         assert (fixed, arguments) == ("yes", ["--mode", "fast"])
@@ -135,26 +137,30 @@ def seen():
         assert not imported_here, "it was imported in the parent, where it saw as little"
 
 
+SHARED = [
+    ("import threading; threading.Thread(target=threading.Event().wait, daemon=True).start()", "starts a thread"),
+    ("import tempfile; F = tempfile.mkdtemp()", "TMPDIR"),
+    ("open('log.txt', 'a').close()", "writes log.txt"),
+    ("import random; RNG = random.Random()", "random"),
+    ("DATA = open(__file__)", "keeps a file or a connection open"),
+    ("import mmap; SHARED = mmap.mmap(-1, 4096, flags=mmap.MAP_PRIVATE)", "shares memory"),
+]
+SHARED_TOO = [
+    ("import subprocess; subprocess.run(['true'])", "runs another program"),
+    ("import os; CWD = os.path.abspath('x')", "working directory"),
+    ("import socket; s = socket.socket(); s.bind(('127.0.0.1', 0))", "opens a connection"),
+    ("import os; CWD = os.getcwdb()", "working directory"),
+    ("import os; HOME = os.environb.get(b'HOME')", "HOME"),
+    ("import os; ME = os.getpid()", "process id"),
+    ("import uuid; SESSION = uuid.uuid4()", "random"),
+    ("from random import choice; NAME = choice('ab')", "random"),
+    ("import asyncio; LOOP = asyncio.new_event_loop()", "keeps a file or a connection open"),
+    ("import os; PIPE = os.pipe()", "keeps a file or a connection open"),
+]
+
+
 @pytest.mark.parametrize(
-    ("line", "why"),
-    [
-        ("import threading; threading.Thread(target=threading.Event().wait, daemon=True).start()", "starts a thread"),
-        ("import subprocess; subprocess.run(['true'])", "runs another program"),
-        ("import tempfile; F = tempfile.mkdtemp()", "TMPDIR"),
-        ("import os; CWD = os.path.abspath('x')", "working directory"),
-        ("open('log.txt', 'a').close()", "writes log.txt"),
-        ("import socket; s = socket.socket(); s.bind(('127.0.0.1', 0))", "opens a connection"),
-        ("import os; CWD = os.getcwdb()", "working directory"),
-        ("import os; HOME = os.environb.get(b'HOME')", "HOME"),
-        ("import os; ME = os.getpid()", "process id"),
-        ("import uuid; SESSION = uuid.uuid4()", "random"),
-        ("import random; RNG = random.Random()", "random"),
-        ("from random import choice; NAME = choice('ab')", "random"),
-        ("import asyncio; LOOP = asyncio.new_event_loop()", "keeps a file or a connection open"),
-        ("DATA = open(__file__)", "keeps a file or a connection open"),
-        ("import os; PIPE = os.pipe()", "keeps a file or a connection open"),
-        ("import mmap; SHARED = mmap.mmap(-1, 4096, flags=mmap.MAP_PRIVATE)", "shares memory"),
-    ],
+    ("line", "why"), [*SHARED, *(pytest.param(*each, marks=pytest.mark.slow) for each in SHARED_TOO)]
 )
 async def test_what_would_be_shared_or_stale_is_done_by_each_server(tmp_path: Path, line: str, why: str) -> None:
     package = f"{line}\n{IMPORTED}def seen():\n    return IMPORTED == os.getpid()\n"

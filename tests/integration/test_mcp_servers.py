@@ -13,12 +13,13 @@ import pytest
 from aiohttp import web
 from aiohttp.test_utils import TestServer
 
+from benchmax import limits
 from benchmax.envs.mcp import ParallelMcpEnv
 from benchmax.envs.mcp.client.http_session import HttpSession
 from benchmax.envs.mcp.provisioners import LocalProvisioner
 from benchmax.errors import McpError
 from living import listening_port
-from mcp_world import PROBE, make_workdir, opened
+from mcp_world import PROBE, make_workdir, node_of, opened
 
 MODERN_ONLY = """
 import json, sys
@@ -222,17 +223,17 @@ async def _url_of(env: ParallelMcpEnv) -> str:
     return f"http://127.0.0.1:{listening_port(pid)}/mcp"
 
 
-async def test_an_unknown_protocol_is_refused(tmp_path: Path) -> None:
+async def test_an_unknown_protocol_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     server = """
 import json, sys
 for line in sys.stdin:
     message = json.loads(line)
     print(json.dumps({"jsonrpc": "2.0", "id": message["id"], "result": {"protocolVersion": "2031-01-01"}}), flush=True)
 """
-    workdir = make_workdir(tmp_path / "w", server, config(command="python", args=["server.py"]))
-    async with opened(workdir, servers=1) as env:
+    monkeypatch.setattr(limits, "MCP_START_TRIES", 1)
+    async with node_of(server, config(command="python", args=["server.py"])) as node:
         with pytest.raises(McpError, match="2031-01-01"):
-            await env.init_rollout("a")
+            await node.open("a", 60)
 
 
 async def test_of_two_tools_of_one_name_the_first_is_taken(tmp_path: Path) -> None:

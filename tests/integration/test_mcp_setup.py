@@ -18,13 +18,13 @@ from benchmax.envs.mcp.setup.inputs import inputs, setup_key
 from benchmax.envs.mcp.workdir import read_workdir
 from benchmax.errors import EnvDefinitionError
 from benchmax.sandbox.inside.landlock import version as landlock_version
-from mcp_world import make_workdir
+from mcp_world import SMALL_SERVER, make_workdir
 
-SERVER = """
-import os
+SERVER = (
+    SMALL_SERVER
+    + """
 from pathlib import Path
-from mcp.server import MCPServer
-server = MCPServer("it")
+server = SmallServer("it")
 
 @server.tool()
 def read(path: str) -> str:
@@ -44,6 +44,7 @@ def place(path: str) -> str:
 
 server.run("stdio")
 """
+)
 SETUP = """
 echo run >> {count}
 mkdir -p made/deep && echo made > made/deep/a.txt
@@ -179,7 +180,7 @@ async def test_what_scores_is_closed_in_the_kept_copy_too(workdir: Path) -> None
     (made,) = await asked(workdir, ("place", "made"))
     calls = [("read", os.path.join(os.path.dirname(made), name)) for name in ("reward_fn.py", "setup.sh", "server.py")]
     assert (await asked(workdir, *calls))[:2] == ["PermissionError"] * 2
-    assert "MCPServer" in (await asked(workdir, *calls))[2]
+    assert "SmallServer" in (await asked(workdir, *calls))[2]
 
 
 async def test_a_workdir_that_was_unpacked_elsewhere_is_known_by_its_content(workdir: Path) -> None:

@@ -132,7 +132,13 @@ STATEFUL = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("names", [("sqlite", "excel", "git"), ("memory", "filesystem")], ids="-".join)
+@pytest.mark.parametrize(
+    "names",
+    [
+        pytest.param(("sqlite", "excel", "git"), id="sqlite-excel-git", marks=pytest.mark.slow),
+        pytest.param(("memory", "filesystem"), id="memory-filesystem"),
+    ],
+)
 async def test_rollouts_side_by_side(names: tuple[str, ...], peers: Peers, tmp_path: Path) -> None:
     """What one rollout does no other sees, a reset forgets it, and a release leaves no process."""
     if "git" in names and shutil.which("git") is None:

@@ -547,7 +547,9 @@ def test_watch_tells_every_step_once(here):
     assert [each["step"] for each in news if each["type"] == "point"] == list(range(6))
     assert news[-1]["type"] == "training.complete"
     failing = ended(here, start(here, code=2, reason="a mistake"))
-    assert "a mistake" in call("runs", "watch", failing, code=1).stderr
+    said = call("runs", "watch", failing, code=1).stderr
+    assert "a mistake" in said
+    assert " has failed. " in said
 
 
 def test_ctrl_c_detaches_and_the_run_goes_on(here):

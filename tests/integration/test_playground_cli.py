@@ -54,6 +54,7 @@ def test_a_session_in_python(live):
     assert not open_sessions(live)
 
 
+@pytest.mark.slow
 async def test_a_session_in_async_code(live):
     async with (
         AsyncTrainerClient(live.key, live.url) as client,

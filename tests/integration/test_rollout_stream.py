@@ -254,6 +254,7 @@ def test_a_session_whose_process_is_killed_says_so_and_the_next_call_gets_anothe
     assert event["success"]
 
 
+@pytest.mark.slow
 def test_a_session_nobody_uses_ends_by_itself(live, key, monkeypatch):
     monkeypatch.setattr(
         "benchmax.platform.server.services.live_sessions.ROLLOUT_IDLE_SECONDS", 4.0

@@ -112,9 +112,10 @@ def start(database, data, boss, rows=16, env_class=DigitsEnv, env_args=None, **a
 ARGS = {"learning_rate": 1e-2, "tune": "full", "group_size": 4, "max_new_tokens": 6, "max_turns": 1, "eval_every": 2}
 
 
+@pytest.mark.slow
 def test_a_whole_run_and_a_crash_in_it(world, model, tmp_path, monkeypatch):
     database, data, boss = world
-    many = 16
+    many = 6
     gate = tmp_path / "seen" / "gate"
     gate.parent.mkdir(mode=0o755)
     monkeypatch.setenv("BENCHMAX_SANDBOX_READ", str(gate.parent))

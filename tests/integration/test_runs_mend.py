@@ -199,7 +199,7 @@ def test_a_run_that_collapses_again_and_again_ends_with_the_diagnosis(model, tmp
     assert done.step < 80
 
 
-@pytest.mark.parametrize("given", [{"watch": {"mends": 0}}, {"recipe": "plain"}])
+@pytest.mark.parametrize("given", [{"watch": {"mends": 0}}, pytest.param({"recipe": "plain"}, marks=pytest.mark.slow)])
 def test_mending_can_be_turned_off(model, tmp_path, monkeypatch, given):
     FlippingEnv.scores, FlippingEnv.flips_after = 0, 300
     done = asyncio.run(train(settings(model, tmp_path, limits={"steps": 20}, **given), task=task(FlippingEnv)))

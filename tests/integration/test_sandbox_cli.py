@@ -60,7 +60,9 @@ def test_a_training_run_in_a_sandbox(project, tmp_path):
     assert {value for each in values for name, value in each.items() if name == "reward/mean"} == {0.0}
 
 
-@pytest.mark.parametrize("name", ["arithmetic", "code", "excel"])
+@pytest.mark.parametrize(
+    "name", [*(pytest.param(each, marks=pytest.mark.slow) for each in ("arithmetic", "code")), "excel"]
+)
 def test_ready_environments_bring_their_rows_and_their_sandboxes_into_one(name, tmp_path, monkeypatch):
     """Their rows are made inside; code that a model writes is held there by a sandbox within the sandbox."""
     monkeypatch.chdir(tmp_path)

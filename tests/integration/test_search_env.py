@@ -256,7 +256,7 @@ async def test_files_and_folders_are_corpora(tmp_path: Path, monkeypatch: pytest
             await SearchEnv(address).init_rollout("r", corpus="handbook")
     (notes / "lamps.md").write_text("Lamps have no warranty.")
     assert "no warranty" in await SearchEnv(str(notes)).run_tool("r", "search", query="lamps")
-    with pytest.raises(NotFoundError, match="platform:…"):
+    with pytest.raises(NotFoundError, match="one of: handbook, platform:NAME"):
         SearchEnv("elsewhere:1")
 
 
@@ -287,7 +287,9 @@ async def test_corpora_of_the_platform_are_searched(tmp_path: Path, monkeypatch:
 async def test_mistakes_are_texts_and_searches_are_counted_for_each_rollout() -> None:
     env = SearchEnv(max_search_calls=2)
     assert (await env.run_tool("a", "search", query="  ")).startswith("Error: query")
-    assert (await env.run_tool("a", "search", query="x", limit=True)).startswith("Error: limit")
+    for limit in (True, 0, 51, "3"):
+        said = await env.run_tool("a", "search", query="x", limit=limit)
+        assert said == "Error: limit must be a whole number from 1 to 50."
     assert (await env.run_tool("a", "find", query="x")).startswith("Error: There is no tool")
     assert (await env.run_tool("a", "search", query="x", mode="vector")).startswith("Error: The index")
     assert (await env.run_tool("a", "search", query="zzzqqq")).startswith("No results")

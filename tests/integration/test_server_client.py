@@ -78,7 +78,8 @@ def test_datasets_and_launches(trainer):
     assert path in [each["path"] for each in trainer.list_datasets()]
     assert trainer.add_dataset_row(path, {"prompt": "x"})["rows"] == 41
     with pytest.raises(
-        TrainerError, match=r"41 of 41 rows .*\n.*a\.jsonl:1: question: dataset_preprocess raised KeyErr"
+        TrainerError,
+        match=r"41 of 41 rows .*\n.*a\.jsonl:1: question: nothing is there: the row has the columns prompt",
     ):
         trainer.launch_environment("calculator", path.replace(".csv", ".jsonl"))
     path = trainer.create_dataset("b.csv", CSV.replace("prompt", "question", 1).encode())["path"]

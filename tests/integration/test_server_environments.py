@@ -136,7 +136,7 @@ def examine(client, boss, environment, body):
     assert started.status_code == 201, started.text
     address = f"/v1/environments/{environment}/doctor/{started.json()['reportId']}"
     assert client.get(address).json()["status"] == "queued"
-    drive(boss, lambda: client.get(address).json()["status"] in ("complete", "failed"))
+    drive(boss, lambda: client.get(address).json()["status"] in ("complete", "failed"), 240)
     return client.get(address).json()
 
 
@@ -186,9 +186,10 @@ def test_a_run_tells_what_the_doctor_found_in_its_environment(client, stranger, 
     assert client.get(f"/v1/train/runs/{built_in}/doctor").json()["environment"] == "arithmetic"
 
 
+@pytest.mark.slow
 def test_the_doctor_lets_a_model_try(client, boss, uploaded, tmp_path, monkeypatch):
     monkeypatch.setenv("BENCHMAX_HOME", str(tmp_path))
-    store_tiny(tmp_path, "tiny")
+    store_tiny(tmp_path, "tiny", context=128)  # which ends its answers soon
     mine, rows = adder(client)["id"], uploaded.train_dataset_path
     report = examine(client, boss, mine, {"datasetPath": rows, "model": "tiny"})
     assert (report["status"], report["model"]) == ("complete", "tiny"), report

@@ -60,17 +60,14 @@ def wire_body(key, **llm):
     return {"raw_example": EXAMPLE, "env": env, "llm": given, "options": {"max_completion_tokens": 5}}
 
 
-@pytest.mark.parametrize("path", ["/v1/rollout/stream", "/rollout/stream"])
-def test_a_rollout_with_the_published_defaults_is_played_here(live, key, path):
-    with live.client(key) as client, client.stream("POST", path, json=wire_body(key), timeout=150) as answer:
-        events = events_of(answer)
-    assert events[0]["event"] == "rollout_started", events
-    assert events[0]["model"] == "toy"
-    assert "no model 'gpt-5.4-nano'; toy answers in its place" in events[0]["note"]
-    assert (events[-1]["event"], events[-1]["note"]) == ("rollout_completed", events[0]["note"])
-
-
-def test_groups_and_validation_with_the_published_defaults(live, key):
+def test_rollouts_groups_and_validation_with_the_published_defaults_are_played_here(live, key):
+    for path in ("/v1/rollout/stream", "/rollout/stream"):
+        with live.client(key) as client, client.stream("POST", path, json=wire_body(key), timeout=150) as answer:
+            events = events_of(answer)
+        assert events[0]["event"] == "rollout_started", events
+        assert events[0]["model"] == "toy"
+        assert "no model 'gpt-5.4-nano'; toy answers in its place" in events[0]["note"]
+        assert (events[-1]["event"], events[-1]["note"]) == ("rollout_completed", events[0]["note"])
     options = {"llm_base_url": HOSTED, "llm_api_key": key}
     with RolloutClient(key, live.url) as client:
         events = client.run_group(EXAMPLE, samples=2, **bundled(PlainEnv), **options)
@@ -80,7 +77,7 @@ def test_groups_and_validation_with_the_published_defaults(live, key):
     assert report.remote["examples"][0]["error"] is None, report.remote
 
 
-def test_the_openai_client_lists_models_and_talks_to_one_of_the_machine(live, key):
+def test_the_openai_client_talks_to_one_of_the_machine_which_answers_to_hosted_names_too(live, key):
     client = openai.OpenAI(base_url=f"{live.url}/v1", api_key=key, max_retries=0, timeout=150)
     assert "toy" in [model.id for model in client.models.list()]
     assert client.models.retrieve("toy").owned_by == "this machine"
@@ -92,9 +89,6 @@ def test_the_openai_client_lists_models_and_talks_to_one_of_the_machine(live, ke
     assert {chunk.model for chunk in chunks} == {"toy"}
     assert chunks[-1].choices[0].finish_reason in ("length", "stop")
 
-
-def test_a_hosted_name_is_answered_by_the_default_model_and_a_slip_is_told(live, key):
-    client = openai.OpenAI(base_url=f"{live.url}/v1", api_key=key, max_retries=0, timeout=150)
     answer = client.chat.completions.with_raw_response.create(model="gpt-5.4-mini", messages=SAY, max_tokens=2)
     assert answer.headers["x-benchmax-model"] == "toy"
     assert "toy answers in its place" in answer.headers["x-benchmax-note"]

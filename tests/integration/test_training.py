@@ -89,7 +89,7 @@ def events(path, kind):
     return [line for line in lines if line["kind"] == kind]
 
 
-@pytest.fixture(scope="module", params=["full", "lora"])
+@pytest.fixture(scope="module", params=[pytest.param("full", marks=pytest.mark.slow), "lora"])
 def trained(request, model, tmp_path_factory):
     folder = tmp_path_factory.mktemp(request.param)
     tree = config(model, folder, model={"tune": request.param}, limits={"steps": 24}, optim={"lr": 1e-2})
@@ -166,7 +166,7 @@ async def test_a_run_is_served_as_the_model_it_made(trained, tmp_path):
         open_local(f"{trained.path}:step-999")
 
 
-@pytest.mark.parametrize("tune", ["full", "lora"])
+@pytest.mark.parametrize("tune", [pytest.param("full", marks=pytest.mark.slow), "lora"])
 def test_a_resumed_run_equals_an_unbroken_one(model, tmp_path, tune):
     more = {"model": {"tune": tune}, "algorithm": {"kl": 0.01, "updates": 2}, "data": {"curriculum": "pass_rate"}}
     whole = go(train(config(model, tmp_path / "whole", limits={"steps": 6}, **more), task=TASK))
@@ -500,6 +500,7 @@ def test_the_command_line(model, tmp_path, monkeypatch):
     rows = rows_file(tmp_path, 24, bad=1)
     monkeypatch.chdir(tmp_path)
     flags = ["--rollouts.max_new_tokens", "4", "--rollouts.group_size=2", "--output.name", "x", "--eval.rows", "2"]
+    flags += ["--recipe", "plain", "--model.tune", "full"]
     call = ["train", "arithmetic", "--data", rows, "--lenient", "--model", str(model), "--steps", "1", *flags]
     shell = CliRunner()
     result = shell.invoke(app, call, catch_exceptions=False)

@@ -137,7 +137,7 @@ def test_the_status_counts_the_steps_that_are_done(model, tmp_path):
     assert all(step == done for step, done in seen)
 
 
-@pytest.mark.parametrize("dropout", [0.0, 0.3])
+@pytest.mark.parametrize("dropout", [pytest.param(0.0, marks=pytest.mark.slow), 0.3])
 def test_a_step_that_was_given_up_is_done_again_with_the_same_chance(model, tmp_path, monkeypatch, dropout):
     tree = {"model": {"tune": "lora"}, "lora": {"dropout": dropout, "rank": 4}, "eval": {"every": 0}}
     task = Task(DigitsEnv, TRAIN, [])

@@ -141,7 +141,7 @@ def test_held_out_prompts_that_never_fit_leave_the_mean_and_are_counted(model, t
     ],
 )
 def test_a_run_that_ends_before_its_first_step_says_why(model, tmp_path, section, said, capsys, monkeypatch):
-    monkeypatch.setattr("benchmax.trainer.start.load_task", lambda settings: task(DigitsEnv))
+    monkeypatch.setattr("benchmax.trainer.task.load_task", lambda settings: task(DigitsEnv))
     commands._run(config(model, tmp_path, **section))
     told = " ".join(capsys.readouterr().err.split())
     assert f"{said}, so nothing was trained." in told

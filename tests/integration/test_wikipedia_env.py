@@ -21,7 +21,7 @@ from benchmax.envs.wikipedia.articles.base import GET, SEARCH, TOOLS
 from benchmax.envs.wikipedia.factbook.world import INDEX, factbook_dir, open_world
 from benchmax.envs.wikipedia.tasks import KINDS, LEVELS, make_rows
 from benchmax.envs.wikipedia.wiki_env import WikipediaEnv
-from benchmax.errors import EnvDefinitionError, UsageError
+from benchmax.errors import EnvDefinitionError, NotFoundError, UsageError
 from benchmax.models.scripted import ScriptedModel
 from benchmax.sandbox import capabilities
 from benchmax.search import build_index
@@ -186,7 +186,11 @@ async def test_what_an_answer_is_worth(said: str, worth: float) -> None:
 async def test_mistakes_are_texts_for_the_model() -> None:
     env = WikipediaEnv()
     assert (await env.run_tool("r", SEARCH, q="")).startswith("Error: q must be a text")
-    assert (await env.run_tool("r", SEARCH, q="Chad", limit="two")).startswith("Error: limit")
+    with pytest.raises(NotFoundError, match="one of: factbook, live, platform:NAME"):
+        WikipediaEnv("nosuch")
+    for limit in ("two", 0, 51, True):
+        said = await env.run_tool("r", SEARCH, q="Chad", limit=limit)
+        assert said == "Error: limit must be a whole number from 1 to 50."
     assert (await env.run_tool("r", GET)).startswith("Error: title")
     assert (await env.run_tool("r", GET, title="Atlantis")).startswith("Error: There is no article")
     assert (await env.run_tool("r", "edit", title="Chad")).startswith("Error: There is no tool 'edit'")

@@ -98,10 +98,32 @@ def test_a_text_a_list_and_a_table_name_the_same() -> None:
     assert split_parts(spec_of({"math": 2, "crm": 1})) == split_parts(spec_of(["math=2", "crm"]))
 
 
-@pytest.mark.parametrize("spec", ["math=0,crm", "math=-1,crm", "math=x,crm", "math,math", ",", "math=nan,crm"])
-def test_weights_and_names_that_cannot_be(spec: str) -> None:
-    with pytest.raises(UsageError):
+ABOVE_0 = r"Give a number above 0, or leave the environment out\.$"
+
+
+@pytest.mark.parametrize(
+    ("spec", "told"),
+    [
+        ("math=0,crm", rf"The weight of 'math' is 0\.0\. {ABOVE_0}"),
+        ("math=-1,crm", rf"The weight of 'math' is -1\.0\. {ABOVE_0}"),
+        ("math=nan,crm", rf"The weight of 'math' is nan\. {ABOVE_0}"),
+        ("math=x,crm", r"'math=x' is not NAME or NAME=WEIGHT\. Write weights as numbers"),
+        ("math,math", r"named twice\. Name it once"),
+        (",", r"No environment is named\. Write them with commas"),
+        ("math,,crm", r"a comma with no environment beside it\. Write math,crm\.$"),
+        ("math,", r"a comma with no environment beside it\. Write math\.$"),
+        ("math=2", r"weighs one environment against none\. Leave the weight out: math\.$"),
+        ("math,crmm", r"no environment named 'crmm'\. Did you mean 'crm'"),
+    ],
+)
+def test_weights_and_names_that_cannot_be(spec: str, told: str) -> None:
+    with pytest.raises(UsageError, match=told):
         load_env_class(spec)
+
+
+def test_an_argument_names_its_part() -> None:
+    with pytest.raises(UsageError, match=r"Write it like --env-arg crm\.level=VALUE\.$"):
+        compose("arithmetic", "crm")(level="steps")
 
 
 def test_a_file_and_a_name_are_parts_named_by_their_last_word(tmp_path: Path) -> None:
@@ -123,7 +145,7 @@ def test_a_part_is_an_environment_and_is_not_composed() -> None:
         compose(a=int)  # type: ignore[arg-type]
     with pytest.raises(UsageError, match="no part 'b' to weigh"):
         compose(a=ArithmeticEnv, weights={"b": 1})
-    with pytest.raises(UsageError, match="is no part with a table"):
+    with pytest.raises(UsageError, match=r"Write it like --env-arg calculator\.KEY=VALUE"):
         BOTH(calculator=3)
     with pytest.raises(UsageError, match=r"Lookup takes no argument 'prefex'. Did you mean 'prefix'"):
         compose(look=Lookup)(look={"prefex": "x"})

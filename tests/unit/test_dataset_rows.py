@@ -54,6 +54,7 @@ RULES = {
         "rows:1: prompt: is an object, not text → write the question as text, or messages as a list",
     ),
     "prompt empty": ({"prompt": ""}, "rows:1: prompt: is empty → write what the model is asked"),
+    "prompt null": ({"prompt": None, "answer": "b"}, "rows:1: prompt: is empty → write what the model is asked"),
     "prompt blank": ({"prompt": " \n"}, "rows:1: prompt: is empty → write what the model is asked"),
     "messages text": (
         {"messages": "hi"},

@@ -6,10 +6,11 @@ import json
 import os
 import subprocess
 import sys
+import time
 
 import pytest
 
-from benchmax import limits
+from benchmax import BaseEnv, limits
 from benchmax.envs.datasets import (
     DatasetReport,
     check_dataset,
@@ -20,7 +21,8 @@ from benchmax.envs.datasets import (
     split_rows,
     write_jsonl,
 )
-from benchmax.errors import DatasetError
+from benchmax.envs.datasets.readers import read_rows
+from benchmax.errors import DatasetError, NotFoundError
 
 ROWS = [{"prompt": "what is 2+2?", "ground_truth": "4"}, {"prompt": "é 漢 😀"}, {"prompt": "third", "x": [1, None]}]
 
@@ -204,5 +206,25 @@ def test_hub_names_are_loaded_by_datasets(tmp_path):
     )
     found, refusal = done.stdout.splitlines()
     assert found == str(ids(ROWS))
-    assert refusal.startswith("Cannot load 'owner/not-here' from the hub: ")
-    assert refusal.endswith("Check the name (hf:owner/name:split) and the network.")
+    assert refusal.startswith("The Hugging Face hub cannot be reached from here, and 'owner/not-here' was not fetched")
+
+
+# Without a network
+
+
+@pytest.mark.parametrize("load", [lambda: list(read_rows("hf:owner/name")), lambda: BaseEnv.load_dataset("owner/name")])
+def test_a_set_of_the_hub_without_a_network_is_told_at_once(load, monkeypatch) -> None:
+    monkeypatch.setattr("huggingface_hub.constants.ENDPOINT", "http://127.0.0.1:9")
+    for name in ("http_proxy", "https_proxy", "HTTP_PROXY", "HTTPS_PROXY", "all_proxy", "ALL_PROXY"):
+        monkeypatch.delenv(name, raising=False)
+    began = time.monotonic()
+    with pytest.raises(NotFoundError, match=r"hub cannot be reached from here, .*'owner/name'.*Check the network"):
+        load()
+    assert time.monotonic() - began < 10  # without care it is half a minute of tries
+
+
+def test_a_file_is_loaded_without_a_network(tmp_path, monkeypatch) -> None:
+    monkeypatch.setattr("huggingface_hub.constants.ENDPOINT", "http://127.0.0.1:9")
+    (tmp_path / "rows.json").write_text('[{"prompt": "a"}]')
+    rows, _ = BaseEnv.load_dataset("json", data_files=str(tmp_path / "rows.json"), split="train", cache_dir=tmp_path)
+    assert list(rows) == [{"prompt": "a"}]

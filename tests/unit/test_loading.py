@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import Any
 
@@ -85,6 +86,48 @@ def test_arguments_are_checked_before_anything_runs(cls: type[BaseEnv]) -> None:
         check_arguments(cls, {})
     with pytest.raises(UsageError, match=r"takes no argument 'dept'\. Did you mean 'depth'\?"):
         check_arguments(cls, {"path": "x", "dept": 2})
+
+
+class Typed(Scored):
+    def __init__(
+        self,
+        count: int = 3,
+        share: float = 0.5,
+        name: str | None = None,
+        on: bool = False,
+        some: list[int] | None = None,
+    ) -> None:
+        pass
+
+
+@pytest.mark.parametrize(
+    ("given", "told"),
+    [
+        ({"count": "x"}, "takes a whole number for 'count', such as 3, and 'x' is none. Correct --env-arg count=VALUE"),
+        ({"count": True}, "a whole number for 'count'"),
+        ({"count": 1.5}, "a whole number for 'count'"),
+        ({"share": "x"}, "a number for 'share', such as 0.5"),
+        ({"name": 3}, "takes a text for 'name', and 3 is none"),
+        ({"on": "yes"}, "takes true or false for 'on'"),
+    ],
+)
+def test_a_value_of_the_wrong_type_is_told_with_its_name(given: dict[str, Any], told: str) -> None:
+    with pytest.raises(UsageError, match=re.escape(told)):
+        make_env(Typed, given)
+
+
+def test_values_of_the_right_types_are_taken() -> None:
+    for given in ({"count": 4}, {"share": 1}, {"name": "x"}, {"name": None}, {"on": True}, {"some": "x"}, {}):
+        assert isinstance(make_env(Typed, given), Typed)
+
+
+def test_an_error_that_ends_with_a_full_stop_is_not_given_another() -> None:
+    class Refuses(Scored):
+        def __init__(self, **kwargs: Any) -> None:
+            raise ValueError("It is too hot. Wait.")
+
+    with pytest.raises(EnvDefinitionError, match=r"too hot\. Wait\. Correct its __init__"):
+        make_env(Refuses, {})
 
 
 def test_an_environment_with_kwargs_of_its_own_takes_anything() -> None:

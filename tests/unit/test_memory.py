@@ -60,7 +60,7 @@ def test_the_command_line_says_it_in_one_line(monkeypatch, capsys):
     def fail() -> None:
         raise MMAP
 
-    monkeypatch.setattr(cli_app, "app", fail)
+    monkeypatch.setattr(cli_app, "app_for", lambda words: fail)
     with pytest.raises(SystemExit) as ended:
         main()
     assert ended.value.code == 1

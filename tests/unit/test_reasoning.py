@@ -108,6 +108,11 @@ def test_levels_and_settings_are_chosen_by_the_name_of_the_rows() -> None:
     assert row["task"] == "leg_counting"
     with pytest.raises(UsageError, match="has no setting 'wheels'"):
         rows_of("leg_counting", "hard:wheels=3", rows=2)
+    for level in ("hard", "default"):
+        with pytest.raises(UsageError, match="max_animals takes int, such as 10, and not 'x'"):
+            rows_of("leg_counting", f"{level}:max_animals=x", rows=2)
+    with pytest.raises(UsageError, match="max_animals=0: max_animals must be"):
+        rows_of("leg_counting", "hard:max_animals=0", rows=2)
     with pytest.raises(UsageError, match="neither a level"):
         rows_of("leg_counting", "chain_sum", rows=2)
 
@@ -142,7 +147,10 @@ async def test_known_answers_score_one_and_others_do_not() -> None:
         assert known == solved == len(rows), task
 
 
-@pytest.mark.parametrize("task", ["leg_counting", "spiral_matrix", "knights_knaves", "game_of_life", "puzzle24"])
+OTHERS = [pytest.param(task, marks=pytest.mark.slow) for task in ("spiral_matrix", "knights_knaves", "game_of_life")]
+
+
+@pytest.mark.parametrize("task", ["leg_counting", "puzzle24", "complex_arithmetic", *OTHERS])
 def test_cheats_earn_little(task: str) -> None:
     env_class = load_env_class(f"reasoning/{task}")
     made = list(load_examples(rows_of(task, rows=12), env_class))
@@ -156,6 +164,8 @@ def test_cheats_earn_little(task: str) -> None:
         "all": lambda at: f"<answer>{' '.join(truths)}</answer>",
         "many tags": lambda at: "".join(f"<answer>{truth}</answer>" for truth in sorted({*truths})),
         "the shown one": lambda at: str(made[at]["prompt_messages"][:2][-1]["content"]),
+        "no number": lambda at: "<answer>nan + nanj</answer>",
+        "no number either": lambda at: "<answer>nan</answer>",
         "a number": lambda at: f"<answer>{random.Random(at).randrange(100)}</answer>",
     }
 
@@ -228,7 +238,7 @@ async def test_a_hundred_rollouts_at_once() -> None:
 # The doctor
 
 
-@pytest.mark.parametrize("task", ["leg_counting", "spell_backward", "base_conversion", "simple_equations"])
+@pytest.mark.parametrize("task", ["leg_counting", "simple_equations"])
 def test_the_doctor_finds_no_error(task: str) -> None:
     seen = benchmark().look(task, examples=3)
     assert seen.diagnosis.ok, str(seen.diagnosis)

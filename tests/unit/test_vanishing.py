@@ -26,7 +26,7 @@ while True:
         open(name, "w").close()
     shutil.rmtree("a")
 """
-LOOKS = 300
+LOOKS = 100
 
 
 @contextmanager

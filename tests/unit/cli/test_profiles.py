@@ -12,6 +12,7 @@ from benchmax import config
 from benchmax.cli.app import app
 from benchmax.errors import ConfigError, NotFoundError, UsageError
 from benchmax.platform.sdk import credentials
+from benchmax.platform.sdk.exceptions import TrainerError
 
 
 @pytest.fixture(autouse=True)
@@ -44,6 +45,13 @@ def test_a_profile_names_the_platform_and_variables_win(own, monkeypatch):
     assert (config.platform_url(), config.llm_url()) == ("https://api.play.example", "https://llm.play.example/v1")
     monkeypatch.setenv("CASTFORM_PLATFORM_URL", "https://given.example")
     assert config.platform_url() == "https://given.example"
+
+
+def test_a_platform_that_is_away_is_said_to_come_from_the_profile(own):
+    call("profile", "add", "work", "--url", "http://127.0.0.1:9")
+    call("profile", "activate", "work")
+    with pytest.raises(TrainerError, match=r"the profile 'work' in .*config\.toml names it.*activate none"):
+        credentials.request_device_code("http://127.0.0.1:9")
 
 
 def test_list_current_and_back_to_this_machine(own):

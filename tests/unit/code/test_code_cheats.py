@@ -163,7 +163,7 @@ COSTLY = {
 @pytest.fixture
 async def env(monkeypatch) -> AsyncIterator[CodeEnv]:
     monkeypatch.setattr(limits, "CODE_CPU_SECONDS", 0.3)
-    monkeypatch.setattr(limits, "CODE_WALL_SECONDS", 3.0)
+    monkeypatch.setattr(limits, "CODE_WALL_SECONDS", 2.0)
     made = CodeEnv()
     yield made
     await made.shutdown()

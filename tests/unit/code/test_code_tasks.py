@@ -71,7 +71,7 @@ def test_it_has_a_name():
     assert load_env_class("code") is CodeEnv
 
 
-@pytest.mark.parametrize("tools", [False, True])
+@pytest.mark.parametrize("tools", [True, pytest.param(False, marks=pytest.mark.slow)])
 async def test_the_doctor_finds_nothing(tools):
     rows, _ = CodeEnv.load_dataset(rows=60)
     report = await examine(CodeEnv, rows=rows, env_args={"tools": tools})

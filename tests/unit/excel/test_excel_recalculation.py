@@ -82,7 +82,7 @@ async def test_libreoffice_says_the_same_of_a_cell_that_ironcalc_cannot_compute(
     [
         "=_xlfn.AGGREGATE(9,6,A1:A2)", "=SUM(Prices[Amount])", "=[1]Other!A1", "=SUM(Sheet:Two!A1)",
         "=SUM(A1:A2 A1:B1)", '=SUMPRODUCT(--(LEFT(A1:A2)="3"))', '=TEXT(1.5,"# ?/?")',
-        '=SUMIF(A1:A2,">1",A1:A3)', '=SUMIFS(A1:A3,A1:A2,">"&ABS(1))',
+        '=SUMIF(A1:A2,">1",A1:A3)', '=SUMIFS(A1:A3,A1:A2,">"&ABS(1))', "=A1^9999", "=POWER(9,999)",
     ],
 )  # fmt: skip
 async def test_a_formula_that_cannot_be_computed_is_unknown_and_so_is_what_depends_on_it(books, formula) -> None:
@@ -161,6 +161,17 @@ async def test_cases_change_the_workbook_as_it_was(books) -> None:
     read = await books.read(content, {"S": ["A3", "A4"]}, cases)
     assert [each["S"]["A3"] for each in read["cases"]] == [12, 21, 2, {"error": "#VALUE!"}, 45358]
     assert [each["S"]["A4"] for each in read["cases"]] == [10, 1, "none", "x", 45356]
+
+
+async def test_a_power_is_in_doubt_only_where_it_is_too_large(books) -> None:
+    content = workbook_of({"sheets": {"S": {"A1": 2, "A2": "=A1^999", "A3": "=A2+1", "A4": "=1/0", "A5": "=A1^2/0"}}})
+    read = await books.read(content, {"S": ["A2", "A3", "A4", "A5"]}, [{"S": {"A1": 9}}, {"S": {"A1": 1}}])
+    kinds = [
+        ["unknown" in each if isinstance(each, dict) else each for each in case["S"].values()] for case in read["cases"]
+    ]
+    assert kinds == [[True, True, False, False], [1, 2, False, False]]
+    assert read["cells"]["S"]["A2"] == 2.0**999
+    assert read["cases"][0]["S"]["A4"] == read["cases"][0]["S"]["A5"] == {"error": "#DIV/0!"}
 
 
 async def test_what_is_no_formula_is_read_as_it_stands(books) -> None:

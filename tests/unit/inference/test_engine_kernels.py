@@ -22,7 +22,7 @@ from benchmax.inference.kernels import layers as kernels
 from benchmax.inference.weights.llama import ModelSpec, Weights
 from benchmax.inference.engine.runner import Runner
 
-shapes = ((9, 3, 64, False, False), (4, 2, 16, True, False), (4, 4, 32, False, True))
+shapes = ((3, 1, 64, False, False), (4, 2, 16, True, False), (2, 2, 32, False, True))
 for heads, kv_heads, head_dim, normed, biased in shapes:
     spec = ModelSpec(
         vocab=700, hidden=heads * head_dim, layers=1, heads=heads, kv_heads=kv_heads, head_dim=head_dim,

@@ -415,7 +415,7 @@ def test_devices_and_dtypes_are_checked():
     assert pick_dtype("auto", torch.device("cpu")) is pick_dtype("fp32", torch.device("cpu")) is torch.float32
 
 
-def test_bfloat16_on_a_cpu_is_tried_once_in_a_process_of_its_own(tmp_path, monkeypatch):
+def test_bfloat16_on_a_cpu_is_tried_once_in_a_process_of_its_own_and_then_sampled_in(tmp_path, monkeypatch):
     monkeypatch.setenv("BENCHMAX_HOME", str(tmp_path))
     where = torch.device("cpu")
     problem, certain = probe.probe(os.environ)
@@ -427,6 +427,13 @@ def test_bfloat16_on_a_cpu_is_tried_once_in_a_process_of_its_own(tmp_path, monke
     assert pick_dtype("bf16", where) is torch.bfloat16
     monkeypatch.setattr(probe, "probe", lambda environ: pytest.fail("asked twice"))
     assert pick_dtype("bfloat16", where) is torch.bfloat16
+    with Engine.from_model(tiny.shared(), device="cpu", dtype="bf16") as narrow:
+        drawn = [narrow.submit(PROMPT, GREEDY).result(60) for _ in range(2)]
+        long = narrow.submit(list(range(5)) * 60, SamplingParams(max_tokens=4, seed=1)).result(60)
+    assert narrow.stats()["dtype"] == "bfloat16"
+    assert drawn[0].ids == drawn[1].ids
+    assert len(long.ids) == 4
+    assert all(value <= 0 for value in (*drawn[0].logprobs, *long.logprobs))
 
 
 @pytest.mark.parametrize(("works_with_isa", "says"), [(True, "With ONEDNN_MAX_CPU_ISA="), (False, "Use float32")])
@@ -438,19 +445,6 @@ def test_a_machine_whose_bfloat16_faults_gets_advice(tmp_path, monkeypatch, work
     for _ in range(2):  # the second answer is the kept one
         with pytest.raises(UsageError, match=f"SIGILL.*{says}"):
             pick_dtype("bf16", torch.device("cpu"))
-
-
-def test_the_engine_samples_in_bfloat16_on_a_cpu(tmp_path, monkeypatch):
-    monkeypatch.setenv("BENCHMAX_HOME", str(tmp_path))
-    if probe.probe(os.environ)[0]:
-        pytest.skip("bfloat16 does not work on this CPU")
-    with Engine.from_model(tiny.shared(), device="cpu", dtype="bf16") as narrow:
-        drawn = [narrow.submit(PROMPT, GREEDY).result(60) for _ in range(2)]
-        long = narrow.submit(list(range(5)) * 60, SamplingParams(max_tokens=4, seed=1)).result(60)
-    assert narrow.stats()["dtype"] == "bfloat16"
-    assert drawn[0].ids == drawn[1].ids
-    assert len(long.ids) == 4
-    assert all(value <= 0 for value in (*drawn[0].logprobs, *long.logprobs))
 
 
 def test_stats_count_what_happened(engine):
@@ -481,9 +475,10 @@ print(len(engine.submit([5, 6, 7], SamplingParams(max_tokens=2)).result(60).ids)
 """
 
 
+@pytest.mark.slow
 def test_a_program_that_closes_nothing_ends_quietly():
     here = str(Path(__file__).parent)
-    for _ in range(3):
+    for _ in range(5):
         done = subprocess.run(
             [sys.executable, "-c", FORGOTTEN],
             env={**os.environ, "PYTHONPATH": here},

@@ -53,6 +53,12 @@ def test_many_writers_of_one_private_file_do_not_meet(tmp_path):
     assert [path.name for path in tmp_path.iterdir()] == ["note.json"]
 
 
+def test_a_folder_that_is_not_there_is_told_by_the_name_that_was_given(tmp_path):
+    with pytest.raises(FileNotFoundError) as raised:
+        write_text(tmp_path / "nowhere" / "note.json", "x")
+    assert raised.value.filename == str(tmp_path / "nowhere" / "note.json")
+
+
 def test_whoever_comes_first_makes_the_one_key(tmp_path):
     for number in range(20):
         data = DataDir(tmp_path / str(number)).create()

@@ -177,6 +177,10 @@ def test_no_filter_lets_everything_pass_and_a_wrong_one_is_told():
         ({"or": []}, r"filters\.or is empty"),
         ({"and": ["n = 3"]}, r"filters\.and\[0\] is not a filter"),
         ({"field": 3, "op": "eq", "value": 3}, "field is not a name"),
+        ({"and": "n"}, r"filters\.and is no list of filters"),
+        ({"not": [1]}, r"filters\.not is no filter"),
+        ({"op": "and", "filters": [{"n": 3}]}, "filters has no field"),
+        ({"field": "n", "value": 3}, "filters has no op"),
         (deep, "too large"),
         ({"or": [{"n": 1}] * 300}, "too large"),
     ):
