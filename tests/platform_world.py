@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
 import functools
 import http.client
 import json
 import os
+import random
 import secrets
 import shutil
 import socket
@@ -164,6 +166,10 @@ def make_run(session, email="a@example.org", **more):
     return runs.create(session, owner_id=owner.id, **values)
 
 
+SLOWEST = float(os.environ.get("BENCHMAX_TEST_SLOWEST") or 0)
+"""Seconds an answer may be late, each by its own chance: shows tests of pages that read what has not arrived."""
+
+
 class LiveServer:
     """A real server on a loopback port, with its database at hand."""
 
@@ -183,6 +189,14 @@ class LiveServer:
             settings["database_url"] = new_database(everywhere[0])
         self.settings = ServerSettings(data=self.data, port=self.port, **settings)
         self.database = open_new(self.data, self.settings.database_url)
+        self.late: dict[str, float] = {}  # seconds, by the last part of a path
+
+    async def _answer(self, scope, receive, send):
+        """Like the app, behind a network that may be slow."""
+        path = scope.get("path", "")
+        if late := self.late.get(path.rpartition("/")[2]) or random.uniform(0, SLOWEST) * path.startswith("/v1"):
+            await asyncio.sleep(late)
+        await self.app(scope, receive, send)
 
     def user(self, email="me@example.org", scopes=("read", "write", "admin"), role="member", days=None):
         """A user's id and a key of theirs."""
@@ -219,7 +233,8 @@ class LiveServer:
 
         self.app = create_app(self.settings, self.database)
         config = uvicorn.Config(
-            self.app,
+            self._answer,
+            interface="asgi3",
             log_level="warning",
             access_log=False,
             ws="none",

@@ -23,6 +23,15 @@ def test_points_arrive_by_themselves(open_page, world):
     page.locator(".tile", has_text="Reward").first.get_by_text("0.550").wait_for()
 
 
+def test_what_comes_before_the_feed_is_open_is_shown_too(open_page, world, monkeypatch):
+    monkeypatch.setitem(world.late, "stream", 1.5)
+    run = world.add_run(name="slow feed", status="active")
+    page = open_page(f"/experiments/{run}")
+    page.get_by_text("The first step is under way").wait_for()
+    world.add_points(run, [(0, "train", time.time(), VALUES)], total=10)
+    page.locator(".chart").first.wait_for()
+
+
 def test_the_list_follows_too(open_page, world):
     run = world.add_run(name="moves on", status="active")
     page = open_page("/experiments?q=moves")

@@ -52,6 +52,7 @@ def test_the_list_shows_steps_groups_and_samples(viewer):
 
 def test_a_rollout_is_read_whole(viewer):
     page = viewer()
+    page.locator("[data-transcript] .ro-block").first.wait_for()  # the first opens by itself
     open_sample(page, 4)
     talk = page.locator("[data-transcript]")
     talk.get_by_text("You answer questions about the company").wait_for()

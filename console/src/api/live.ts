@@ -1,5 +1,5 @@
 // One stream per open run: it says what is new, and the queries that show it are asked again, not too often.
-import { useQueryClient } from "@tanstack/react-query";
+import { type QueryClient, useQueryClient } from "@tanstack/react-query";
 import { useMemo } from "react";
 import { isOver } from "./queries";
 import { useStream } from "./stream";
@@ -17,14 +17,21 @@ export function useLiveRun(id: string, status: string | undefined): void {
   const renew = useMemo(() => {
     const due = new Set<string>();
     let timer: ReturnType<typeof setTimeout> | undefined;
+    const arm = () => (timer ??= setTimeout(flush, EVERY));
     const flush = () => {
       timer = undefined;
-      for (const kind of due) client.invalidateQueries({ queryKey: ["run", id, kind] }, { cancelRefetch: false });
-      due.clear();
+      for (const kind of due) {
+        const queryKey = ["run", id, kind];
+        // What is on its way may have been read before the news: it is asked once more when it is here.
+        if (client.isFetching({ queryKey })) continue;
+        due.delete(kind);
+        client.invalidateQueries({ queryKey }, { cancelRefetch: false });
+      }
+      if (due.size) arm();
     };
     return (kinds: string[]) => {
       for (const kind of kinds) due.add(kind);
-      if (timer === undefined) timer = setTimeout(flush, EVERY);
+      arm();
     };
   }, [client, id]);
   const path =
@@ -32,6 +39,15 @@ export function useLiveRun(id: string, status: string | undefined): void {
   useStream(
     path,
     (data) => renew(KINDS[(data as { type?: string }).type ?? ""] ?? OTHERS),
-    () => client.invalidateQueries({ queryKey: ["run", id] }, { cancelRefetch: false }),
+    // The stream tells what comes after it began; what came before, and after the page was read, is asked for.
+    () => renew(kindsOf(client, id)),
   );
+}
+
+/** The kinds that are shown, or were. */
+function kindsOf(client: QueryClient, id: string): string[] {
+  return client
+    .getQueryCache()
+    .findAll({ queryKey: ["run", id] })
+    .map((query) => String(query.queryKey[2]));
 }

@@ -6,8 +6,12 @@ import { session } from "./session";
 
 export type Message = { id?: string; data: unknown };
 
-/** Every event of one response, as parsed JSON; ends when the response does. */
-export async function* events(path: string, init: RequestInit = {}): AsyncGenerator<Message> {
+/** Every event of one response, as parsed JSON; ends when the response does. `onOpen` runs once it has begun. */
+export async function* events(
+  path: string,
+  init: RequestInit = {},
+  onOpen: () => void = () => undefined,
+): AsyncGenerator<Message> {
   let response: Response;
   try {
     response = await fetch(path, { ...init, headers: { Accept: "text/event-stream", ...init.headers } });
@@ -19,6 +23,7 @@ export async function* events(path: string, init: RequestInit = {}): AsyncGenera
     const body = await response.json().catch(() => null);
     throw new ApiError(response.status, problem(body, response.status));
   }
+  onOpen();
   const waiting: EventSourceMessage[] = [];
   const parser = createParser({ onEvent: (event) => waiting.push(event) });
   const reader = response.body.pipeThrough(new TextDecoderStream()).getReader();
@@ -65,29 +70,16 @@ async function follow(path: string, signal: AbortSignal, handlers: Handlers): Pr
   while (!signal.aborted) {
     try {
       const headers: HeadersInit = last ? { "Last-Event-ID": last } : {};
-      const source = events(path, { headers, signal });
-      let next = source.next();
-      // The first event may be far away: the stream counts as open once nothing failed for a moment.
-      const settled = setTimeout(() => isOpen(), 300);
       const isOpen = () => {
-        clearTimeout(settled);
         session.found();
         handlers.current.onOpen?.(opened);
         opened = true;
       };
-      let first = true;
-      try {
-        for (let item = await next; !item.done; item = await next) {
-          if (first) isOpen();
-          first = false;
-          wait = FIRST_WAIT;
-          last = item.value.id ?? last;
-          handlers.current.onEvent(item.value.data);
-          if (ended(item.value.data)) return;
-          next = source.next();
-        }
-      } finally {
-        clearTimeout(settled);
+      for await (const message of events(path, { headers, signal }, isOpen)) {
+        wait = FIRST_WAIT;
+        last = message.id ?? last;
+        handlers.current.onEvent(message.data);
+        if (ended(message.data)) return;
       }
     } catch (error) {
       if (signal.aborted) return;

@@ -43,7 +43,8 @@ export default function Checkpoints() {
   const [fork, setFork] = useState<Checkpoint | null>(null);
   const download = useDownload(id);
   if (found.isError) return <ErrorNote error={found.error} onRetry={() => found.refetch()} />;
-  if (found.isPending) return <Skeleton />;
+  // A dash says that nothing was measured: not before it is known.
+  if (found.isPending || train.isPending || held.isPending) return <Skeleton />;
   const rows = [...found.data.checkpoints].reverse();
   if (rows.length === 0) {
     return (

@@ -30,18 +30,21 @@ export default function Rollouts() {
   const [more, setMore] = useState(view.byField);
   const scale = useMemo(() => scaleOf(whole.data), [whole.data]);
   const rows = useRef<Rows | null>(null);
+  // A key that is held down goes on from where the last press led, shown or not.
+  const at = useRef("");
+  at.current = view.open;
   const open = (item: Item, beside: boolean) => {
+    if (!beside) at.current = item.id;
     if (window.innerWidth <= NARROW) document.querySelector(".ro-frame")?.scrollIntoView();
     view.search.set(
       beside && view.open && item.id !== view.open ? { with: item.id } : { rollout: item.id, with: null },
     );
   };
-  // A key that is held down goes on from where the last press led, shown or not.
-  const at = useRef("");
-  at.current = view.open;
   const move = async (by: 1 | -1, groups = false) => {
-    const next = await rows.current?.next(at.current, by, groups);
-    if (!next) return;
+    const from = at.current;
+    const next = await rows.current?.next(from, by, groups);
+    // Whoever has opened another meanwhile reads that one.
+    if (!next || at.current !== from) return;
     at.current = next.id;
     view.search.set({ rollout: next.id, with: null });
   };

@@ -19,7 +19,7 @@ from benchmax.platform.server.security.run_access import RunId, VisibleRun, own_
 from benchmax.platform.server.services import catalogue
 from benchmax.platform.server.services.live_sessions import reach_of
 from benchmax.platform.server.services.runs.run_views import Limit, eval_info, log_line, run_info, run_infos
-from benchmax.platform.server.services.sse import event_info
+from benchmax.platform.server.services.sse import ALIVE, event_info
 from benchmax.platform.server.state import Services
 from benchmax.platform.server.threads import Router
 from benchmax.platform.store.queue import jobs
@@ -168,6 +168,7 @@ async def stream(
         last = await run_in_threadpool(services.feeds.newest, run.id)
 
     async def encoded() -> AsyncIterator[bytes]:
+        yield ALIVE  # proxies hold an answer back until it has a body, and a reader asks again once it is open
         async with aclosing(services.feeds.follow(run.id, last)) as news:
             async for piece in news:
                 yield piece
