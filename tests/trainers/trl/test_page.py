@@ -10,6 +10,7 @@ from trl import GRPOConfig, GRPOTrainer
 from trl_world import QWEN3, model
 
 from benchmax.adapters.trl.environments import BenchmaxEnvironments
+from forked_commands import ForkedCommands
 from trainer_pages import check_page, page
 from trainer_world import SumEnv, tokenizer
 
@@ -21,7 +22,8 @@ from markdown_blocks import Reader  # noqa: E402
 
 def test_the_page_runs(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    Reader(ROOT / "docs" / "trainers" / "trl.md", tmp_path, "").follow()
+    with ForkedCommands() as commands:
+        Reader(ROOT / "docs" / "trainers" / "trl.md", tmp_path, "", commands).follow()
 
 
 def test_the_page_installs_what_is_tested_here():
