@@ -26,8 +26,9 @@ from pathlib import Path
 
 from _documents_script import with_rows
 
+from benchmax import ports
 from benchmax.platform.client import TrainerClient
-from benchmax.platform.daemon import control, liveness, ports
+from benchmax.platform.daemon import control, liveness
 from benchmax.platform.store.datadir import DataDir
 from benchmax.trainer.display.plot import plot_metrics
 from benchmax.trainer.rundir import read_metrics

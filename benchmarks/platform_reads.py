@@ -29,7 +29,8 @@ from typing import Any
 
 from _platform_data import Size, build, counts, wanted
 
-from benchmax.platform.daemon import liveness, ports
+from benchmax import ports
+from benchmax.platform.daemon import liveness
 from benchmax.platform.daemon.options import Options
 from benchmax.platform.server.app import create_app
 from benchmax.platform.server.settings import ServerSettings

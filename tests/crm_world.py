@@ -83,7 +83,7 @@ class SalesforceServer:
             self.most_inside = max(self.most_inside, self.inside)
         try:
             if self.gate is not None:
-                self.gate.wait(10)
+                self.gate.wait(60)
             yield
         finally:
             with self.lock:
@@ -108,6 +108,7 @@ def salesforce_server(org: EmbeddedOrg, folder: Path) -> Iterator[tuple[Salesfor
     """A running server, and the certificate to trust it by."""
     certificate = _certificate(folder)
     listener = ThreadingHTTPServer(("127.0.0.1", 0), BaseHTTPRequestHandler)
+    listener.socket.listen(64)  # all who come at once: one that finds no room is let in a second later
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.load_cert_chain(certificate)
     listener.socket = context.wrap_socket(listener.socket, server_side=True)

@@ -13,10 +13,11 @@ from pathlib import Path
 
 import psutil
 
+from benchmax import ports
 from benchmax.envs.base_env import BaseEnv
 from benchmax.errors import UsageError
 from benchmax.platform.client import TrainerClient
-from benchmax.platform.daemon import control, liveness, ports
+from benchmax.platform.daemon import control, liveness
 from benchmax.platform.daemon.options import Options
 from benchmax.platform.store.accounts import users
 from benchmax.platform.store.database import open_database

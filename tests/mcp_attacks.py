@@ -37,7 +37,7 @@ OWN = [
     Attack("fill the disk", """
 for name in "abc":
     open(name, "wb").write(bytes(9 << 20))
-for _ in range(40):
+for _ in range(int(F["wait"] * 20)):
     sum(range(200_000)); time.sleep(0.05)
 got()
 """, limits={"MCP_DISK_BYTES": 16 * MIB}, raised={"MCP_DISK_BYTES": 64 * MIB}, ended_by="disk"),

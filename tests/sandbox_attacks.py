@@ -27,7 +27,7 @@ def syscall(name, *arguments):
     return result
 def ask(kind, address, family=socket.AF_INET, protocol=0):
     with socket.socket(family, kind, protocol) as sock:
-        sock.settimeout(2)
+        sock.settimeout(10)
         sock.connect(address)
         sock.send(b"?")
         print(sock.recv(100).decode())
@@ -141,7 +141,7 @@ os.read(named, 1)
            ("net", "landlock_tcp", "seccomp"), refused="socket"),
     Attack("send datagrams", "ask(socket.SOCK_DGRAM, ('127.0.0.1', F['udp']))", ("net", "seccomp"), refused="socket"),
     Attack("listen and be called", """
-sock = socket.create_server(("127.0.0.1", F["listen"])); sock.settimeout(3)
+sock = socket.create_server(("127.0.0.1", F["listen"])); sock.settimeout(10)
 print(sock.accept()[0].recv(100).decode())
 """, ("net", "landlock_tcp", "seccomp"), refused="socket"),
     Attack("connect to an abstract socket", "ask(socket.SOCK_STREAM, '\\0' + F['abstract'], socket.AF_UNIX)",
@@ -161,11 +161,11 @@ sock = socket.socket(); sock.sendto(b"?", 0x20000000, ("127.0.0.1", F["tcp"]))
 print(sock.recv(100).decode())
 """, ("seccomp",), network="host", refused="sendto"),
     # Time
-    Attack("take its time", "time.sleep(F['wait']); got()", limits={"wall_seconds": 0.4}, raised={"wall_seconds": 20},
+    Attack("take its time", "time.sleep(F['wait']); got()", limits={"wall_seconds": 1.0}, raised={"wall_seconds": 20},
            ended_by="wall"),
     Attack("ignore signals",
            "[signal.signal(n, signal.SIG_IGN) for n in (1, 2, 3, 15, 24)]; time.sleep(F['wait']); got()",
-           limits={"wall_seconds": 0.4}, raised={"wall_seconds": 20}, ended_by="wall"),
+           limits={"wall_seconds": 1.0}, raised={"wall_seconds": 20}, ended_by="wall"),
     Attack("burn the processor in many processes", """
 for _ in range(4):
     if os.fork() == 0:

@@ -28,7 +28,7 @@ from sandbox_attacks import ATTACKS, PRELUDE, Attack
 
 SECRET = "GOT a secret"
 AT_ONCE = 3
-WAITS = {"held": 3.0, "bare": 0.5}
+WAITS = {"held": 10.0, "bare": 0.5}
 """For how many seconds an attack waits for the limit that ends it. That it is not ended can be seen sooner."""
 THEIRS = f"open('theirs', 'w').write('{SECRET}'); print('there', flush=True); import time; time.sleep(30)"
 
@@ -49,6 +49,7 @@ class World:
             (folder / name).write_text(SECRET)
             (folder / name).chmod(mode)
         self.victim = subprocess.Popen(["/bin/sleep", "600"], env={"SECRET": SECRET})
+        self.kept = _kept_port()
         self.facts = self._facts()
 
     def _facts(self) -> dict[str, Any]:
@@ -59,12 +60,13 @@ class World:
             "dropbox": f"{folder}/dropbox", "victim": self.victim.pid, "address": _address(),
             "tcp": _answer(socket.create_server(("127.0.0.1", 0))),
             "tcp_any": _answer(socket.create_server(("0.0.0.0", 0))),
-            "udp": _answer_datagrams(), "listen": _free_port(), "abstract": abstract,
+            "udp": _answer_datagrams(), "listen": self.kept.getsockname()[1], "abstract": abstract,
             "socket": _answer_unix(f"{folder}/data/socket"), "unused": _answer_unix("\0" + abstract),
             "shm": _shared_memory(), "numbers": _numbers(),
         }  # fmt: skip
 
     def close(self) -> None:
+        self.kept.close()
         self.victim.kill()
         self.victim.wait()
         libc = ctypes.CDLL(None)
@@ -81,16 +83,19 @@ def _address() -> str:
         return str(sock.getsockname()[0])
 
 
-def _free_port() -> int:
-    with socket.create_server(("127.0.0.1", 0)) as sock:
-        return int(sock.getsockname()[1])
+def _kept_port() -> socket.socket:
+    """A port on which an attack can listen, and which the system gives to nobody else meanwhile."""
+    sock = socket.socket()
+    sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    sock.bind(("127.0.0.1", 0))
+    return sock
 
 
 def _answer(sock: socket.socket) -> int:
     def serve() -> None:
         while True:
             with contextlib.suppress(OSError), sock.accept()[0] as caller:
-                caller.settimeout(2)
+                caller.settimeout(10)
                 caller.recv(10)
                 caller.send(SECRET.encode())
 

@@ -10,6 +10,7 @@ from benchmax.platform.runner.children.child_files import write_object
 from benchmax.platform.runner.processes import parent_watch
 
 folder, fd, policy = Path(sys.argv[1]), int(sys.argv[3]), sys.argv[5]
+parent_watch.ADOPT_SECONDS = 60.0  # a loaded machine is slow to start another runner
 parent_watch.wait_for_message(fd)
 parent_watch.watch_parent(fd, folder, policy)
 signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))

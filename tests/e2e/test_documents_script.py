@@ -12,8 +12,9 @@ from pathlib import Path
 
 import pytest
 
+from benchmax import ports
 from benchmax.platform.client import TrainerClient
-from benchmax.platform.daemon import control, liveness, ports
+from benchmax.platform.daemon import control, liveness
 from benchmax.platform.sdk.run import ENDED
 from benchmax.platform.store.datadir import DataDir
 from runner_world import is_running, wait_until
@@ -117,6 +118,6 @@ def follow(trainer, run_id, data):
     everyone = family(liveness.read_daemon(data)["pid"])
     assert len(everyone) >= 5, "daemon, server, runner, trainer, environment"
     trainer.cancel_run(run_id)
-    assert trainer.run(run_id).wait(60, poll=0.2) == "cancelled"
+    assert trainer.run(run_id).wait(120, poll=0.2) == "cancelled"
     assert control.stop(data)
     wait_until(lambda: not any(map(is_running, everyone)))

@@ -8,8 +8,9 @@ import time
 
 import pytest
 
+from benchmax import ports
 from benchmax.errors import UsageError
-from benchmax.platform.daemon import control, liveness, ports
+from benchmax.platform.daemon import control, liveness
 from benchmax.platform.daemon.options import Options
 from benchmax.platform.runner.processes import process_ids
 from benchmax.platform.store.datadir import DataDir
@@ -85,7 +86,7 @@ def test_up_does_not_wait_for_a_server_that_will_not_end(data, how, monkeypatch)
         if how == "stopped":
             wait_until(lambda: process_ids.stopped(before.pid))
         control._wait_for_server(data)
-        assert before.wait(30) == (0 if how == "stopped" else -signal.SIGKILL)
+        assert before.wait(60) == (0 if how == "stopped" else -signal.SIGKILL)
         assert data.holder("server") is None
     finally:
         before.kill()
@@ -98,7 +99,7 @@ def test_down_ends_what_a_killed_daemon_left(data):
     try:
         control.STOP_SECONDS, kept = 0.0, control.STOP_SECONDS
         assert control.stop(data)
-        assert before.wait(30) < 0
+        assert before.wait(60) < 0
     finally:
         control.STOP_SECONDS = kept
         before.kill()
@@ -118,7 +119,7 @@ def test_a_place_is_waited_for_no_longer_than_told(data):
         before.kill()
         before.wait()
         before.stdout.close()
-    with data.lock("runner", wait=30):
+    with data.lock("runner", wait=60):
         pass
 
 
@@ -130,7 +131,7 @@ def test_a_daemon_of_an_earlier_version_is_found_and_stopped(data):
         assert liveness.read_daemon(data) == written
         assert control.status(data)["running"]
         assert control.stop(data)
-        assert old.wait(30) == -signal.SIGTERM
+        assert old.wait(60) == -signal.SIGTERM
     finally:
         old.kill()
         old.wait()

@@ -62,6 +62,7 @@ class Doing(BaseEnv):
         if what == "segfault":
             ctypes.string_at(0)
         if what == "wait":
+            Path(kw["mark"]).touch()
             await asyncio.sleep(60)
         if what == "regex":
             Path(kw["mark"]).touch()
@@ -280,11 +281,13 @@ async def test_workspace_files_cross(tmp_path):
     ("what", "words"),
     [("exit", "exit code 3"), ("segfault", "SIGSEGV(.|\n)*Segmentation fault"), ("garbage", "sent an invalid message")],
 )
-async def test_a_dying_process_fails_its_calls_and_is_replaced(what, words):
+async def test_a_dying_process_fails_its_calls_and_is_replaced(tmp_path, what, words):
     """F13: only its own process dies."""
+    mark = tmp_path / "begun"
     async with hosted(Doing) as host:
         before = await pid_of(host)
-        waiting = asyncio.create_task(do(host, "wait", "bystander"))
+        waiting = asyncio.create_task(do(host, "wait", "bystander", mark=str(mark)))
+        await until(mark.exists)
         with pytest.raises(EnvError, match=words):
             await do(host, what)
         with pytest.raises(EnvError, match="The environment's process"):
@@ -292,7 +295,7 @@ async def test_a_dying_process_fails_its_calls_and_is_replaced(what, words):
         with pytest.raises(EnvError, match="process of this rollout has ended"):
             await do(host, "nothing")
         assert await pid_of(host, "new") != before
-        assert not psutil.pid_exists(before)
+        await until(lambda: not psutil.pid_exists(before))
 
 
 async def test_sys_exit_in_a_hook_fails_that_call_only():
@@ -322,7 +325,7 @@ async def test_a_process_that_holds_its_interpreter_lock_is_killed_at_the_deadli
             await pid_of(host, "first")  # the process is up
             stuck = asyncio.create_task(do(host, "regex", "stuck", deadline=3.0, mark=str(mark)))
             await until(mark.exists)
-            bystander = asyncio.create_task(do(host, "wait", "bystander"))
+            bystander = asyncio.create_task(do(host, "wait", "bystander", mark=str(tmp_path / "never")))
         (first, second) = await asyncio.gather(stuck, bystander, return_exceptions=True)
         assert type(first).__name__ == "DeadlineExceeded"
         assert isinstance(second, EnvError)
@@ -546,7 +549,7 @@ def test_the_process_ends_when_its_parent_is_killed(tmp_path, state):
             time.sleep(0.02)  # polling another process
         parent.kill()
         parent.wait()
-        deadline = time.monotonic() + 10
+        deadline = time.monotonic() + 60
         while (any(map(_alive, (child, grandchild))) or Path(folder).exists()) and time.monotonic() < deadline:
             time.sleep(0.02)
         assert not any(map(_alive, (child, grandchild)))

@@ -122,25 +122,30 @@ async def test_a_hung_reward_costs_its_own_rollout_only(style, monkeypatch):
 
 
 async def test_plain_def_hooks_run_in_threads_at_once():
+    everyone = threading.Barrier(64)
+
     class Plain(BaseEnv):
         def compute_reward(self, rollout_id, messages, task, **kw):
             assert threading.current_thread() is not threading.main_thread()
-            time.sleep(0.2)
+            everyone.wait(60)  # fewer at once never end
             return {"x": 1.0}
 
-    began = time.monotonic()
     rollouts = await batch(Plain, 64)
-    assert time.monotonic() - began < 8  # 12.8 s, one after another
     assert all(r.reward == 1.0 for r in rollouts)
 
 
 async def test_blocking_tools_of_different_rollouts_do_not_wait_for_one_another():
+    together, everyone = threading.Event(), threading.Barrier(32)
+
     class Blocking(BaseEnv):
         async def list_tools(self):
             return [ToolDefinition("nap", "Sleeps.")]
 
         async def run_tool(self, rollout_id, tool_name, **kw):
-            time.sleep(0.1)
+            if together.is_set():
+                everyone.wait(60)  # fewer at once never end
+            else:
+                time.sleep(0.1)
             return "ok"
 
         async def compute_reward(self, rollout_id, messages, task, **kw):
@@ -150,10 +155,10 @@ async def test_blocking_tools_of_different_rollouts_do_not_wait_for_one_another(
     async with EnvHost(Blocking) as host:
         await run_batch(host, examples(1), model)  # the first call is enough to know
         assert "run_tool:nap" in host.blocking_hooks
-        began = time.monotonic()
+        together.set()
         rollouts = await run_batch(host, examples(32), model)
-        assert time.monotonic() - began < 6  # 9.6 s, one after another
     assert all(r.ok for r in rollouts)
+    assert all(event.ok for r in rollouts for event in r.tool_events)
 
 
 async def test_a_hook_that_waits_for_the_processor_does_not_block(monkeypatch):
@@ -168,7 +173,7 @@ async def test_a_hook_that_waits_for_the_processor_does_not_block(monkeypatch):
             return bool(host.blocking_hooks)
 
     assert await blocks()
-    monkeypatch.setattr(ProcessorTime, "waited", lambda self: 2 * limits.BLOCKING_SECONDS)
+    monkeypatch.setattr(ProcessorTime, "waited", lambda self: 60.0)  # all the time that it took, however long that was
     assert not await blocks()
 
 
@@ -300,7 +305,7 @@ async def test_a_slow_tool_is_cut_and_the_model_told():
             ScriptedModel([ToolCall("wait", "{}", "c"), "done"]),
             RolloutSettings(tool_seconds=0.3),
         )
-        assert time.monotonic() - began < 20  # it never ends by itself
+        assert time.monotonic() - began < 60  # it never ends by itself
     assert rollout.ok
     assert "took longer than 0.3 s" in rollout.messages[-2]["content"]
 
@@ -389,4 +394,4 @@ async def test_an_environment_may_take_its_time_to_be_built(caplog):
 
     async with EnvHost(Slow) as host:
         assert host.blocking_hooks == frozenset()
-    assert caplog.records == []
+    assert [record for record in caplog.records if record.name.startswith("benchmax")] == []

@@ -13,6 +13,9 @@ from pathlib import Path
 import psutil
 import pytest
 
+from living import paths_under
+from runner_world import is_running, wait_until
+
 HANGS = "import os, time\nopen(os.path.join(os.environ['TMPDIR'], 'here'), 'w').close()\ntime.sleep(600)\n"
 ENV = """
 from benchmax import BaseEnv
@@ -29,7 +32,7 @@ FILES = {
     "when imported": HANGS + ENV.format(in_a_row="pass"),
     "in a row": ENV.format(in_a_row="; ".join(HANGS.splitlines())),
 }
-MOST_SECONDS = 20.0
+MOST_SECONDS = 60.0
 """On a busy machine; without care it is 120 s in a sandbox, and for ever outside of one."""
 
 
@@ -44,7 +47,7 @@ def started(folder: Path, command: str, source: str, *options: str) -> subproces
         cwd=folder / "own", env={**os.environ, "TMPDIR": str(folder / "temp")}, stderr=subprocess.PIPE, text=True,
     )  # fmt: skip
     until = time.monotonic() + 60
-    while not any(folder.rglob("here")):
+    while not any(path.name == "here" for path in paths_under(folder)):
         assert running.poll() is None, running.communicate()[1]
         assert time.monotonic() < until
         time.sleep(0.02)
@@ -67,11 +70,10 @@ def test_ctrl_c_while_the_file_hangs(tmp_path: Path, command: str, hangs: str, o
     assert bool(children) == bool(options)
     began = time.monotonic()
     running.send_signal(signal.SIGINT)
-    said = running.communicate(timeout=60)[1]
+    said = running.communicate(timeout=200)[1]
     assert time.monotonic() - began < MOST_SECONDS
     assert running.returncode == 130
     assert "--resume" not in said
     assert "Traceback" not in said
     assert not (tmp_path / "own" / "runs").exists()
-    _, left = psutil.wait_procs(children, timeout=5)
-    assert [child for child in left if child.status() != psutil.STATUS_ZOMBIE] == []  # init may be slow to reap
+    wait_until(lambda: not any(is_running(child.pid) for child in children))

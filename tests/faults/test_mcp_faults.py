@@ -15,6 +15,7 @@ from time import monotonic
 import pytest
 
 from benchmax import ToolCall, limits, make_example
+from benchmax.deadlines import current_hook_seconds
 from benchmax.envs.mcp import ParallelMcpEnv
 from benchmax.errors import McpError, RewardError
 from benchmax.models.scripted import ScriptedModel
@@ -151,11 +152,15 @@ async def test_a_tool_may_take_as_long_as_the_rollouts_settings_say(
     async with opened(make_workdir(tmp_path / "w"), servers=1) as env, EnvHost(env) as host:
         long, short = [
             await run_rollout(host, row, model, RolloutSettings(tool_seconds=seconds, score=False))
-            for seconds in (20.0, 1.0)
+            for seconds in (60.0, 1.0)
         ]
+        await env.init_rollout("alone")  # without the host, whose own end comes first on a busy machine
+        told = current_hook_seconds.set(1.0)
+        cut = await env.run_tool("alone", "wait", seconds=30)
+        current_hook_seconds.reset(told)
     assert [event.ok for event in long.tool_events] == [True]
     assert [event.ok for event in short.tool_events] == [False]
-    assert "within 0.9 s" in str(short.messages), "nearly all of its time"
+    assert "within 0.9 s" in cut.text, "nearly all of its time"
 
 
 async def test_a_cancelled_call_does_not_disturb_the_next(tmp_path: Path) -> None:
@@ -179,7 +184,7 @@ async def test_servers_that_crash_at_start_fail_soon_with_their_last_words(tmp_p
         began = monotonic()
         with pytest.raises(McpError, match=r"exit code 1(.|\n)*the licence has expired"):
             await env.init_rollout("a")
-        assert monotonic() - began < 30
+        assert monotonic() - began < 60
         failures = (await state(env))["start_failures"]
         assert failures <= 5
         with pytest.raises(McpError, match="licence"):
@@ -253,7 +258,7 @@ reward_functions = {"hang": hang}
         with pytest.raises(RewardError, match=r"status 7(.|\n)*goodbye"):
             await env.compute_reward("exit", [], {"how": "exit"})
         usual = limits.REWARD_SECONDS
-        monkeypatch.setattr(limits, "REWARD_SECONDS", 5.8)
+        monkeypatch.setattr(limits, "REWARD_SECONDS", 2.0)
         slow = [env.compute_reward(how, [], {"how": how}) for how in ("sleep", "loop")]
         for error in await asyncio.gather(*slow, return_exceptions=True):
             assert isinstance(error, RewardError)
@@ -333,9 +338,9 @@ asyncio.run(main())
     process.send_signal(how)
     process.wait()
     process.stdout.close()
-    assert wait_until_gone([*started, *map(int, left)], 5) == []
+    assert wait_until_gone([*started, *map(int, left)]) == []
     root = Path(address.decode().removeprefix("unix:")).parent
-    end = monotonic() + 30
+    end = monotonic() + 60
     while root.exists() and monotonic() < end:
         time.sleep(0.02)
     assert not root.exists()
@@ -358,6 +363,9 @@ def test_a_setup_ends_with_the_program(tmp_path: Path, monkeypatch: pytest.Monke
     process.kill()
     process.communicate()
     assert wait_until_gone(started) == []
+    end = monotonic() + 60
+    while Path(copy).exists() and monotonic() < end:
+        time.sleep(0.02)
     assert not Path(copy).exists()
 
 

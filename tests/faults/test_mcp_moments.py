@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import time
 from pathlib import Path
 
@@ -25,6 +26,11 @@ def pid() -> str:
 server.run("stdio")
 """
 )
+AT_THE_GATE = """
+import os, time
+while os.path.exists(os.environ["GATE"]):  # a start that lasts until it was seen
+    time.sleep(0.01)
+"""
 
 
 async def test_a_lease_released_and_cancelled_at_once_is_released(tmp_path: Path) -> None:
@@ -47,13 +53,19 @@ async def test_a_lease_released_and_cancelled_at_once_is_released(tmp_path: Path
 
 
 async def test_a_rollout_released_while_it_is_reset_leaves_no_servers(tmp_path: Path) -> None:
-    async with opened(make_workdir(tmp_path / "w", SLEEPER), 1, spares=0) as env:
+    gate = tmp_path / "gate"
+    gate.mkdir()
+    server = {"command": "python", "args": ["server.py"], "read": [str(gate)], "env": {"GATE": f"{gate}/closed"}}
+    workdir = make_workdir(tmp_path / "w", AT_THE_GATE + SLEEPER, json.dumps({"mcpServers": {"it": server}}))
+    async with opened(workdir, 1, spares=0) as env:
         await env.init_rollout("a")
+        (gate / "closed").touch()
         resetting = asyncio.create_task(env.reset_rollout("a"))
         until = time.monotonic() + 60
         while not (await env.state())[0]["starting"] and time.monotonic() < until:
             await asyncio.sleep(0)
         await env.release_rollout("a")
+        (gate / "closed").unlink()
         with pytest.raises(BenchmaxError):
             await resetting
         while (left := await servers_of(env)) and time.monotonic() < until:

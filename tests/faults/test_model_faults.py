@@ -106,18 +106,18 @@ async def test_a_burst_of_errors_never_outlives_the_deadline():
 
 
 async def test_retry_after_is_honoured():
-    async with FakeModelServer(faults=[Fault("rate_limit", 2.0)]) as server:
+    async with FakeModelServer(faults=[Fault("rate_limit", 1.0)]) as server:
         start = time.perf_counter()
         await ask_once(server.base_url)
-        assert 2.0 <= time.perf_counter() - start < 20
+        assert 1.0 <= time.perf_counter() - start < 60
 
 
 async def test_a_pause_longer_than_the_deadline_is_not_waited():
-    async with FakeModelServer(faults=[Fault("rate_limit", 30)]) as server:
+    async with FakeModelServer(faults=[Fault("rate_limit", 200)]) as server:
         start = time.perf_counter()
-        told = await failure(server.base_url, ModelRateLimited, timeout=20.0)
-        assert time.perf_counter() - start < 15
-    assert told.retry_after == 30
+        told = await failure(server.base_url, ModelRateLimited, timeout=100.0)
+        assert time.perf_counter() - start < 60
+    assert told.retry_after == 200
     assert server.requests == 1
 
 
@@ -302,7 +302,7 @@ async def our_loop(url, conversations, turns):
 
 
 async def test_many_conversations_cost_little_more_than_a_bare_client():
-    """In processor time, the server's included, which both pay; the best of five rounds each."""
+    """In processor time, the server's included, which both pay; the best of three rounds each."""
     everyone = asyncio.Barrier(256)
 
     async def answer(_):
@@ -313,7 +313,7 @@ async def test_many_conversations_cost_little_more_than_a_bare_client():
     gc.collect()
     gc.freeze()  # or a collection of all that other tests left falls into some rounds, for most of a second
     async with FakeModelServer(answer) as server:
-        for _ in range(5):
+        for _ in range(3):
             start = time.process_time()
             await bare_loop(f"{server.base_url}/chat/completions", 256, 4)
             bare.append(time.process_time() - start)
@@ -321,7 +321,7 @@ async def test_many_conversations_cost_little_more_than_a_bare_client():
             await our_loop(server.base_url, 256, 4)
             ours.append(time.process_time() - start)
     gc.unfreeze()
-    assert server.requests == 5 * 2 * 256 * 4
+    assert server.requests == 3 * 2 * 256 * 4
     assert server.max_in_flight == 256
     assert min(ours) <= 2 * min(bare)
 

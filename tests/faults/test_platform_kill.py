@@ -13,7 +13,8 @@ from pathlib import Path
 import httpx2
 import pytest
 
-from benchmax.platform.daemon import liveness, ports
+from benchmax import ports
+from benchmax.platform.daemon import liveness
 from benchmax.platform.store.accounts import users
 from benchmax.platform.store.runs import rollouts
 from benchmax.platform.store.uploads import blobs
@@ -122,16 +123,16 @@ def test_kill_anything_in_any_order_under_load(world, runs, count, kills):
     ids = [launch(world.database, steps=count, pause=0.1, every=3, max_attempts=1000) for _ in range(runs)]
     with Readers(world, ids) as readers:
         for turn in range(kills):
-            wait_until(lambda: ended(world.database, *ids)() or any(map(is_running, world.children())), 60)
+            wait_until(lambda: ended(world.database, *ids)() or any(map(is_running, world.children())), 120)
             time.sleep(chance.uniform(0.1, 0.8))  # any moment is as good as another
             names = [("server",), ("runner",), ("child",), ("runner", "child"), ("server", "runner", "child")]
             for name in names[turn % len(names)]:
                 alive = [pid for pid in world.children() if is_running(pid)]
-                if name == "child" and alive:
-                    with contextlib.suppress(ProcessLookupError):  # it may just have ended
+                with contextlib.suppress(ProcessLookupError):  # it may just have ended
+                    if name == "child" and alive:
                         os.kill(chance.choice(alive), signal.SIGKILL)
-                elif name != "child":
-                    os.kill(world.pid(name), signal.SIGKILL)
+                    elif name != "child":
+                        os.kill(world.pid(name), signal.SIGKILL)
         wait_until(ended(world.database, *ids), 200 + count)
         wait_until(lambda: liveness.server_url(world.data), 90)
     for run_id in ids:

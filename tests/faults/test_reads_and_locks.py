@@ -17,6 +17,7 @@ from benchmax.platform.server import threads
 from benchmax.platform.server.security import last_uses
 from benchmax.platform.server.services.datasets import bounded_rows
 from benchmax.platform.server.services.runs.run_views import latest_step
+from benchmax.platform.store import database
 from benchmax.platform.store.accounts import users
 from benchmax.platform.store.runs import runs
 from benchmax.platform.store.tables import ApiKey
@@ -50,7 +51,7 @@ def test_reads_do_not_wait_for_a_locked_database(world):
                 assert client.get("/v1/train/runs").status_code == 200
                 assert client.get(f"/v1/train/runs/{run_id}/details").status_code == 200
                 assert browser.get("/v1/whoami").status_code == 200
-        assert time.monotonic() - began < 10, "a read waited for the lock"
+        assert time.monotonic() - began < database.BUSY_SECONDS, "a read waited for the lock"
     finally:
         holder.execute("ROLLBACK")
         holder.close()
@@ -104,7 +105,7 @@ def test_reads_do_not_wait_for_many_who_write(world):
         pool, changes = answered(world, key, 40, lambda to: to.patch(f"/v1/train/runs/{run_id}", json={"name": "new"}))
         other, urls = answered(world, key, 40, lambda to: to.get("/v1/storage/upload-url", params=asks))
         wait_until(lambda: threads_that_write() >= threads.THREADS["writes"])
-        assert seconds_to_read(world, key) < 10
+        assert seconds_to_read(world, key) < database.BUSY_SECONDS
         assert not any(each.done() for each in (*changes, *urls))
     finally:
         holder.execute("ROLLBACK")
@@ -134,6 +135,6 @@ def test_reads_do_not_wait_for_large_files(world):
         preview = "/v1/datasets/preview?path=datasets/a.json"
         pool, previews = answered(world, key, 2 * threads.FILES_ASKED, lambda to: to.get(preview))
         wait_until(lambda: sum(each.done() for each in previews) == threads.FILES_ASKED)  # refused
-        assert seconds_to_read(world, key) < 10
+        assert seconds_to_read(world, key) < bounded_rows.WAIT_SECONDS / 2
     assert Counter(each.result(60) for each in previews) == {200: threads.FILES_ASKED, 429: threads.FILES_ASKED}
     pool.shutdown()

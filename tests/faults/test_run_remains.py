@@ -25,7 +25,7 @@ from session_world import bundled, fake_model, store_run, supervised
 
 pytestmark = pytest.mark.timeout(300)  # real trainers, on machines that do other things too
 
-GONE_SECONDS = 10
+GONE_SECONDS = 60
 NUMBERS = itertools.count()
 ARGS = {
     "learning_rate": 1e-2, "tune": "full", "group_size": 4, "max_new_tokens": 4, "max_turns": 1, "eval_every": 1000,
@@ -167,10 +167,10 @@ def test_when_killed_and_back(world, runner, naptime, model, child_too):
     if child_too:
         os.kill(_child(world), signal.SIGKILL)
         runner()
-        wait_until(lambda: not is_running(stray), GONE_SECONDS + 5)  # a runner takes a while to import
+        wait_until(lambda: not is_running(stray), GONE_SECONDS)
         return
     runner()
-    wait_until(lambda: "adopted process" in (world.data.logs / "runner.log").read_text(), 15)
+    wait_until(lambda: "adopted process" in (world.data.logs / "runner.log").read_text())
     assert is_running(stray), "the run goes on"
     with world.database.write() as session:
         runs.request_cancel(session, run_id)
@@ -233,7 +233,8 @@ def test_tags_of_a_run_and_of_an_mcp_agent_do_not_disturb_one_another(sent_away)
     process, stray = sent_away
     assert_unknown(stray)
     assert marks.mark_of(stray) == 4711
-    assert {each.pid for each in process.remains()} == {process.pid, stray}
+    # `setsid` itself, which sent it away, may end a moment later.
+    wait_until(lambda: {each.pid for each in process.remains()} == {process.pid, stray})
 
 
 def test_another_runs_processes_are_not_taken_for_ones_own(sent_away, tmp_path):
@@ -283,10 +284,10 @@ from benchmax.platform.runner.processes.process_groups import RunProcess
 kernel.drop_capabilities()  # root may raise it
 resource.setrlimit(resource.RLIMIT_RSS, (1 << 40, 1 << 40))
 process = RunProcess.start(Path({str(tmp_path)!r}), command=(sys.executable, "-c", {script!r}))
-end = time.monotonic() + 30
+end = time.monotonic() + 60
 while process.poll() and time.monotonic() < end: time.sleep(0.05)
 while process.remains() and time.monotonic() < end: process.kill()
 print(resource.getrlimit(resource.RLIMIT_RSS)[1] == 1 << 40, "left", len(process.remains()))
 """
-    said = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=True)
+    said = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=200, check=True)
     assert said.stdout == "True left 0\n", said.stderr

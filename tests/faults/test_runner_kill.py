@@ -83,9 +83,10 @@ def check_whole(database, run_id, count):
 def test_a_new_runner_adopts_the_children_of_a_killed_one_or_cancels_them(world, start):
     database, data = world
     first = start()
-    goes_on = launch(database, steps=40, pause=0.1, every=5, adopt_seconds=90)
-    unwanted = launch(database, steps=1000, pause=0.05, adopt_seconds=90)
-    wait_until(active(database, goes_on, unwanted))
+    unwanted = launch(database, steps=5000, pause=0.05, adopt_seconds=90)
+    wait_until(active(database, unwanted))
+    goes_on = launch(database, steps=40, pause=0.1, every=5, adopt_seconds=90)  # last, for it ends by itself
+    wait_until(active(database, goes_on))
     first.kill()
     first.wait()
     pids = [starts(data, each)[0]["pid"] for each in (goes_on, unwanted)]
@@ -97,13 +98,13 @@ def test_a_new_runner_adopts_the_children_of_a_killed_one_or_cancels_them(world,
     check_whole(database, goes_on, 40)
     assert get(database, unwanted).status == "cancelled"
     assert [len(starts(data, each)) for each in (goes_on, unwanted)] == [1, 1], "never a second copy"
-    assert not any(map(is_running, pids))
+    wait_until(lambda: not any(map(is_running, pids)))
 
 
 def test_children_end_with_their_runner_when_told_to(world, start):
     database, data = world
     first = start("stop")
-    run_id = launch(database, steps=20, pause=0.1, every=5, family=True)
+    run_id = launch(database, steps=20, pause=0.25, every=5, family=True)
     wait_until(active(database, run_id))
     wait_until(lambda: "family" in read_object(data.run(run_id) / PROCESS_FILE))
     first.kill()
@@ -222,7 +223,7 @@ def test_what_a_run_sent_into_the_background_ends_with_it(tmp_path):
     wait_until(lambda: not process.poll())
     pid = int((tmp_path / "child.log").read_text())
     wait_until(lambda: not is_running(pid))
-    assert process.remains() == []
+    wait_until(lambda: process.remains() == [])
 
 
 def test_a_pid_used_again_is_not_the_old_process():

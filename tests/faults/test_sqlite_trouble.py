@@ -62,7 +62,7 @@ def test_a_lock_that_is_not_given_back_is_not_waited_for_for_ever(tmp_path, monk
             answer = client.post("/v1/corpora", json={"name": "mine"})
             assert answer.status_code == 503
             assert answer.headers["retry-after"]
-            assert time.monotonic() - began < 30
+            assert time.monotonic() - began < 60
             assert client.get("/v1/train/runs").status_code == 200
         with server.client(key) as client:
             assert client.post("/v1/corpora", json={"name": "mine"}).status_code in (200, 201)
@@ -78,7 +78,7 @@ def test_a_file_that_cannot_be_written_is_refused_in_words(tmp_path):
     try:
         subprocess.run(["mount", "-o", "remount,ro,bind", str(data.database)], check=True)
         words = [sys.executable, "-m", "benchmax.platform.server", "--data", str(data.root), "--port", "0"]
-        done = subprocess.run(words, capture_output=True, text=True, timeout=60)
+        done = subprocess.run(words, capture_output=True, text=True, timeout=120)
         assert done.returncode == 2
         assert "Traceback" not in done.stderr
         assert "Read-only" in done.stderr
@@ -111,7 +111,7 @@ def test_a_damaged_file_is_refused_at_the_start(tmp_path):
         open_database(data)
     assert "damaged" in str(refused.value) or "cannot be used" in str(refused.value)
     words = [sys.executable, "-m", "benchmax.platform.server", "--data", str(data.root), "--port", "0"]
-    done = subprocess.run(words, capture_output=True, text=True, timeout=60)
+    done = subprocess.run(words, capture_output=True, text=True, timeout=120)
     assert done.returncode == 2
     assert "Traceback" not in done.stderr
 

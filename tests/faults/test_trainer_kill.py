@@ -250,22 +250,28 @@ CALL = '<tool_call>{"name":"calculate","arguments":{"expression":"12*34"}}</tool
 
 @pytest.fixture(scope="module")
 def caller(tmp_path_factory):
-    """A toy model that was shown how to call the calculator, and mostly does."""
+    """A toy model that was shown how to call the calculator and to say what it told, and often does both."""
     directory = make_tiny(tmp_path_factory.mktemp("caller"), hidden=64, layers=2, context=1024)
     # Short prompts: half of them computed before, or a cache that has grown, then show in the last bits.
     template = TEMPLATE.replace("m['content']", "(m['content'] or '')")
     (directory / "chat_template.jinja").write_text("{% if tools %}[s]Say <tool_call>.[e]\n{% endif %}" + template)
     chat = ChatTokens(directory)
     ask = [{"role": "system", "content": CalculatorEnv.system_prompt}, {"role": "user", "content": "7?"}]
-    asked, said = chat.prompt(ask, [CALCULATE]), [*chat.encode(CALL), chat.stop_ids[0]]
-    targets = np.arange(len(asked), len(asked) + len(said))
-    shown = TokenSequence(np.asarray(asked + said), targets, np.full(len(said), np.nan, np.float32), 1.0)
+    told = [*ask, {"role": "assistant", "content": CALL}, {"role": "tool", "content": "408"}]
+    shown = [turn_of(chat, ask, CALL), turn_of(chat, told, "408")]
     policy = Policy.from_directory(directory, tune="full")
     torch.set_num_threads(1)  # the model is tiny
     learner = Learner(policy, build_config({"optim": {"token_budget": 1024, "row_tokens": 1024}}))
-    train_epochs(learner, [shown], SftConfig(epochs=60, lr=1e-2))
+    train_epochs(learner, shown, SftConfig(epochs=100, lr=1e-2))
     policy.model.save_pretrained(directory)
     return directory
+
+
+def turn_of(chat: ChatTokens, messages: list[dict[str, str]], answer: str) -> TokenSequence:
+    """What is asked, and the answer that is to be learned."""
+    asked, said = chat.prompt(messages, [CALCULATE]), [*chat.encode(answer), chat.stop_ids[0]]
+    targets = np.arange(len(asked), len(asked) + len(said))
+    return TokenSequence(np.asarray(asked + said), targets, np.full(len(said), np.nan, np.float32), 1.0)
 
 
 def many_turns(caller: Path, folder: Path) -> dict:

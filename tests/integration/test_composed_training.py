@@ -102,8 +102,9 @@ def test_five_parts_have_five_curves_and_a_run_goes_on(model: Path, file: Path, 
 
 def test_a_part_without_signal_is_shown_its_solutions(model: Path, file: Path, tmp_path: Path) -> None:
     data = {"env": {f"{file}:Even": 1, f"{file}:Secret": 1}}
-    limits = {"steps": 1, "seconds": 60}
-    settings = config(model, tmp_path, data=data, recipe="auto", limits=limits, sft={"doses": 2}, eval={"every": 1})
+    more = {"limits": {"steps": 1}, "sft": {"doses": 2}, "eval": {"every": 1}}
+    rollouts = {"group_size": 16}  # among so many some are even and some are not
+    settings = config(model, tmp_path, data=data, recipe="auto", rollouts=rollouts, **more)
     done = go(train(settings))
     events = [json.loads(line) for line in (done.path / "events.jsonl").read_text().splitlines()]
     (signal,) = (each for each in events if each["kind"] == "signal")

@@ -14,9 +14,10 @@ import pytest
 import typer
 from typer.testing import CliRunner
 
+from benchmax import ports
 from benchmax.cli.platform import up as commands
 from benchmax.errors import NotFoundError, UsageError
-from benchmax.platform.daemon import control, liveness, ports
+from benchmax.platform.daemon import control, liveness
 from benchmax.platform.daemon.backup import back_up
 from benchmax.platform.daemon.options import Options
 from benchmax.platform.runner.processes import process_ids

@@ -55,8 +55,8 @@ class SecretEnv(BaseEnv):
         return {"right": float("xyzzy" in extract_completion_text(messages))}
 
 
-LETTERS = "abcdefghijklmnopqrstuvwxyz"
-ROWS = [{"prompt": f"{letter}{number}?", "letter": letter} for number in range(3) for letter in LETTERS[:12]]
+# So few letters that a tiny model learns them, whatever it samples.
+ROWS = [{"prompt": f"{letter}{number}?", "letter": letter} for number in range(9) for letter in "abcd"]
 
 
 @pytest.fixture(scope="module")

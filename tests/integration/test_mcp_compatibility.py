@@ -129,7 +129,7 @@ async def test_a_redirect_within_a_server_is_followed_and_no_other() -> None:
         async def ask(path: str) -> Any:
             session = HttpSession("it", str(server.make_url(path)), {"Key": "secret"})
             try:
-                return [await session.request("tools/list", {}, 10.0) for _ in range(2)]
+                return [await session.request("tools/list", {}, 60.0) for _ in range(2)]
             finally:
                 await session.close()
 

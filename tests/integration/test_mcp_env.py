@@ -17,7 +17,7 @@ from benchmax.envs.mcp import ParallelMcpEnv
 from benchmax.envs.mcp.provisioners import LocalProvisioner, ManualProvisioner
 from benchmax.envs.types import ToolResult, Transcript, Unscored
 from benchmax.errors import EnvDefinitionError, McpError, UsageError
-from benchmax.platform.daemon.ports import free_port
+from benchmax.ports import free_port
 from mcp_world import DEMO, alive, make_workdir, opened, pid_of, wait_until_gone
 
 
@@ -294,7 +294,7 @@ async def test_an_agent_somebody_else_started(tmp_path: Path) -> None:
             workdir, ManualProvisioner(addresses), api_secret="another-secret-it-is", provision_at_init=False
         )
         with pytest.raises(McpError, match="does not know this secret"):  # at once, for asking again would not help
-            await asyncio.wait_for(other.init_rollout("a"), 20)
+            await asyncio.wait_for(other.init_rollout("a"), 60)
         await other.shutdown()
         with pytest.raises(RuntimeError, match="already"):
             await local.provision_servers(secret)

@@ -134,7 +134,7 @@ async def test_a_server_that_takes_too_much_memory_is_ended(tmp_path: Path) -> N
         await env.init_rollout(rollout)
         assert await env.run_tool(rollout, "big_hoard", megabytes=250, in_child=in_child, seconds=0.5) == "held"
         with pytest.raises(McpError, match="'small' used more than 200MB of memory"):
-            await env.run_tool(rollout, "small_hoard", megabytes=250, in_child=in_child, seconds=20)
+            await env.run_tool(rollout, "small_hoard", megabytes=250, in_child=in_child, seconds=50)
 
     try:
         await asyncio.gather(play("a", in_child=False), play("b", in_child=True))
@@ -295,11 +295,11 @@ async def test_what_web_servers_say_beside_the_protocol() -> None:
             session = HttpSession("web", str(server.make_url("/mcp")), headers, shared=True)
             try:
                 if headers:
-                    await session.open(10)
-                    assert await session.tools(10) == []
+                    await session.open(60)
+                    assert await session.tools(60) == []
                 else:
                     with pytest.raises(McpError, match=r"401 Unauthorized. Check its headers"):
-                        await session.open(10)
+                        await session.open(60)
             finally:
                 await session.close()
     assert ended == ["s1"]

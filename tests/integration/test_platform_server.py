@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import socket
 import stat
 import subprocess
 import sys
@@ -15,6 +14,7 @@ from dataclasses import asdict, fields
 
 import pytest
 
+from benchmax import ports
 from benchmax.envs.base_env import BaseEnv
 from benchmax.errors import DatasetError, UsageError
 from benchmax.platform.client import (
@@ -388,8 +388,7 @@ def start(folder, port, *more):
 
 
 def test_the_server_starts_and_keeps_a_second_one_out(tmp_path, monkeypatch):
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        port = free.getsockname()[1]
+    port = ports.free_port()
     monkeypatch.setenv("BENCHMAX_DATA", str(tmp_path))
     with start(tmp_path, port) as first:
         assert first.stdout.readline() == f"benchmax is at http://127.0.0.1:{port}\n"
@@ -411,6 +410,38 @@ def test_the_server_starts_and_keeps_a_second_one_out(tmp_path, monkeypatch):
             assert client._get("/v1/whoami")["role"] == "admin"
         third.terminate()
         third.wait(60)
+    assert not (tmp_path / "server.json").exists()
+
+
+STOPPED_IN_A_CALLBACK = """
+import os, signal, sys, weakref
+from benchmax.platform.server import __main__, app
+
+class Lock:
+    pass
+
+def stop(_):
+    os.kill(os.getpid(), signal.SIGTERM)
+    for _ in range(1000):  # the handler is called here
+        pass
+
+def open_database(*given, opened=app.open_database):
+    lock = Lock()
+    kept = weakref.ref(lock, stop)
+    del lock
+    return opened(*given)
+
+app.open_database = open_database
+sys.exit(__main__.main())
+"""
+
+
+def test_a_server_that_is_stopped_while_it_imports_something_stops(tmp_path):
+    """Every import has a callback, and Python drops what is raised in one."""
+    command = [sys.executable, "-c", STOPPED_IN_A_CALLBACK, "--data", str(tmp_path), "--port", "0"]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
+    assert "Exception ignored in: <function stop" in done.stderr
+    assert (done.returncode, "benchmax is at" in done.stdout) == (0, True), done.stderr
     assert not (tmp_path / "server.json").exists()
 
 

@@ -89,6 +89,16 @@ def open_sessions(live):
     return [each for each in live_sessions.every(live.data) if each.status != "ended"]
 
 
+def busy_session(live):
+    """The one at work. (One that has answered is busy for a moment more.)"""
+
+    def busy():
+        return [each for each in open_sessions(live) if each.note("activity").get("busy")]
+
+    wait_until(lambda: len(busy()) == 1)
+    return busy()[0]
+
+
 def test_events_as_the_contract_says(live, key):
     with fake_model(counting) as model, live.client(key) as client:
         body = {
@@ -219,7 +229,7 @@ def test_who_hangs_up_ends_the_rollout(live, key):
             lines = answer.iter_lines()
             assert "rollout_started" in next(lines)
             assert asked.wait(60)
-            (folder,) = [each for each in open_sessions(live) if each.note("activity").get("busy")]
+            folder = busy_session(live)
         wait_until(lambda: not folder.note("activity").get("busy"))
         wait_until(lambda: "released 0" in (folder.path / "child.log").read_text())
 
@@ -243,7 +253,7 @@ def test_a_session_whose_process_is_killed_says_so_and_the_next_call_gets_anothe
         thread = threading.Thread(target=play, args=(model.base_url,))
         thread.start()
         assert entered.wait(60)
-        (folder,) = [each for each in open_sessions(live) if each.note("activity").get("busy")]
+        folder = busy_session(live)
         os.kill(folder.note("process")["pid"], signal.SIGKILL)
         thread.join(60)
     assert found["event"]["event"] == "worker_error"

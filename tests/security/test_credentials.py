@@ -133,7 +133,7 @@ class Reader(threading.Thread):
         self._world, self._path, self._key = world, f"/v1/train/runs/{run_id}/stream", key
         self.began = threading.Event()
         self.start()
-        assert self.began.wait(30)
+        assert self.began.wait(60)
 
     def run(self):
         with self._world.client(self._key) as client, client.stream("GET", self._path) as answer:
@@ -157,14 +157,14 @@ def test_streams_end_with_the_key_and_with_the_publication(world, monkeypatch):
     revoked, kept, stranger = Reader(world, run_id, key), Reader(world, run_id, staying), Reader(world, run_id)
     with world.client(staying) as client:
         client.delete(f"/v1/keys/{key_id(world, key)}")
-        assert revoked.ends(20)
+        assert revoked.ends(60)
         assert stranger.is_alive()
         assert client.patch(f"/v1/train/runs/{run_id}", json={"isPublic": False}).status_code == 200
-        assert stranger.ends(20)
+        assert stranger.ends(60)
         assert kept.is_alive()
     with world.database.write() as session:
         runs.get(session, run_id).status = "complete"
-    assert kept.ends(20)
+    assert kept.ends(60)
 
 
 @pytest.mark.parametrize(("days", "role"), [(1, "member"), (1, "admin"), (None, "admin")])

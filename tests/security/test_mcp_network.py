@@ -23,7 +23,7 @@ def connect(port: int, kind: str) -> str:
     import socket
     try:
         with socket.socket(socket.AF_INET, getattr(socket, kind)) as sock:
-            sock.settimeout(3)
+            sock.settimeout(60)
             sock.connect(("127.0.0.1", port))
             sock.send(b"?")
     except OSError as error:

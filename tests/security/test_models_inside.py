@@ -40,7 +40,7 @@ class Judged(BaseEnv):
                 return str(reply.message["content"])
         base = os.environ[RELAY].split()[1] if tool_name == "relay" else given["url"]
         try:
-            with urllib.request.urlopen(base + given["path"], timeout=5) as answer:
+            with urllib.request.urlopen(base + given["path"], timeout=60) as answer:
                 return str(answer.read())
         except urllib.error.HTTPError as error:
             return f"HTTP {error.code}"

@@ -14,7 +14,7 @@ from attack_runs import IN_FULL, USERS, told_by
 from sandbox_attacks import ATTACKS, Attack
 from sandbox_world import variants
 
-GRACE_SECONDS = 3.0
+GRACE_SECONDS = 10.0
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="the sandbox needs Linux")
 

@@ -31,11 +31,11 @@ def world(tmp_path_factory):
 
 
 def dial(world):
-    return socket.create_connection(("127.0.0.1", world.port), timeout=30)
+    return socket.create_connection(("127.0.0.1", world.port), timeout=60)
 
 
 def is_closed(connection):
-    connection.settimeout(10)
+    connection.settimeout(60)
     try:
         return connection.recv(1) == b""
     except ConnectionResetError:
@@ -51,25 +51,37 @@ def read_answer(connection):
     return head
 
 
+def half_open(world, stack, count):
+    half = [stack.enter_context(closing(dial(world))) for _ in range(count)]
+    for each in half:
+        try:
+            each.sendall(b"GET /healthz HTTP/1.1\r\nHost: 127")
+        except OSError:  # one of too many, closed already
+            pass
+    return half
+
+
 def test_half_open_connections_are_in_nobodys_way(world, monkeypatch):
-    monkeypatch.setattr(connections, "HEADER_SECONDS", 2.0)
+    monkeypatch.setattr(connections, "HEADER_SECONDS", 100.0)
     with ExitStack() as stack:
-        half = [stack.enter_context(closing(dial(world))) for _ in range(300)]
-        for each in half:
-            try:
-                each.sendall(b"GET /healthz HTTP/1.1\r\nHost: 127")
-            except OSError:  # one of too many, closed already
-                pass
+        half_open(world, stack, 300)
         began = time.monotonic()
         with world.client() as client:
             for _ in range(20):
                 assert client.get("/healthz").status_code == 200
-        assert time.monotonic() - began < 2.0
-        assert all(map(is_closed, half))
+        assert time.monotonic() - began < 60, "nobody waits until they are given up"
 
 
-def test_a_connection_that_has_just_come_is_not_closed_for_others(world):
+def test_half_open_connections_are_given_up(world, monkeypatch):
+    monkeypatch.setattr(connections, "HEADER_SECONDS", 0.5)
+    with ExitStack() as stack:
+        assert all(map(is_closed, half_open(world, stack, 100)))
+
+
+def test_a_connection_that_has_just_come_is_not_closed_for_others(world, monkeypatch):
     """Under a flood a request is read late: 300 connections come between it and its connection."""
+    for name in ("CHANCE_SECONDS", "HEADER_SECONDS"):
+        monkeypatch.setattr(connections, name, 100.0)  # on a busy machine it is not "just" otherwise
     with ExitStack() as stack:
         first = stack.enter_context(closing(dial(world)))
         for _ in range(300):
@@ -95,7 +107,7 @@ def test_a_second_request_gets_no_more_time_than_the_first(world, monkeypatch):
         began = time.monotonic()
         connection.sendall(b"GET /healthz HT")
         assert is_closed(connection)
-        assert time.monotonic() - began < 9.0
+        assert time.monotonic() - began < 14.0, "the usual time is 15 s"
 
 
 @pytest.mark.parametrize("path", ["/login", "/api/auth/device/code", "/api/auth/device/token"])
@@ -122,7 +134,7 @@ def test_a_body_that_does_not_come_is_not_waited_for(world, monkeypatch):
             connection.sendall(head.encode() + b"{")
             began = time.monotonic()
             assert connection.recv(100).startswith(b"HTTP/1.1 408")
-            assert time.monotonic() - began < 20
+            assert time.monotonic() - began < 60
 
 
 def test_all_bodies_together_have_a_bound(world, monkeypatch):
@@ -186,7 +198,7 @@ def test_one_user_has_so_many_feeds_and_no_more(world, monkeypatch):
         for key in (other, None):
             with world.client(key) as someone, someone.stream("GET", path) as answer:
                 assert answer.status_code == 200
-    deadline = time.monotonic() + 30
+    deadline = time.monotonic() + 60
     status = 429
     while status == 429 and time.monotonic() < deadline:
         with world.client(world.key) as client, client.stream("GET", path) as answer:

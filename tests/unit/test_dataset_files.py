@@ -5,7 +5,6 @@ from __future__ import annotations
 import csv
 import gzip
 import json
-import os
 import random
 import tempfile
 from pathlib import Path
@@ -326,13 +325,13 @@ def test_csv_cells_may_be_large_and_json_cells_empty(tmp_path):
 
 
 def test_an_open_quote_costs_rows_but_not_the_file(tmp_path):
-    body = "".join(f"question {i},{i}\n" for i in range(200_000))
+    body = "".join(f"question {i},{i}\n" for i in range(120_000))
     path = save(tmp_path, "a.csv", 'prompt,b\n"open,0\n' + body)
     report = check_dataset(path, lenient=True)
     assert [(issue.row, issue.reason) for issue in report.issues] == [
         (2, "the row is larger, the limit is 2,097,152 bytes")
     ]
-    assert 0 < report.kept < 200_000
+    assert 0 < report.kept < 120_000
     assert report.ok
 
 
@@ -360,7 +359,9 @@ def test_csv_columns_named_twice_are_refused(tmp_path):
 
 
 def test_cut_gzip_keeps_what_was_read(tmp_path):
-    packed = gzip.compress("".join(json.dumps({"prompt": os.urandom(60).hex()}) + "\n" for _ in range(2000)).encode())
+    noise = random.Random(0)
+    rows = (json.dumps({"prompt": noise.randbytes(60).hex()}) + "\n" for _ in range(2000))
+    packed = gzip.compress("".join(rows).encode())
     path = save(tmp_path, "a.jsonl.gz", packed[: len(packed) // 2])
     report = check_dataset(path, lenient=True)
     assert report.kept > 100
@@ -433,7 +434,7 @@ MESSAGE = st.one_of(
 CONVERSATIONS = st.lists(st.lists(MESSAGE, min_size=1, max_size=5), min_size=1, max_size=4)
 
 
-@settings(max_examples=400, suppress_health_check=[HealthCheck.too_slow], deadline=None)
+@settings(max_examples=120, suppress_health_check=[HealthCheck.too_slow], deadline=None)
 @given(CONVERSATIONS)
 def test_random_conversations_keep_their_ids(conversations):
     rows = [{"messages": messages, "ground_truth": "x"} for messages in conversations]

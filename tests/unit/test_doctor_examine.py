@@ -279,8 +279,9 @@ async def test_a_hanging_init_and_list_tools_are_findings() -> None:
         async def list_tools(self):
             await asyncio.sleep(3600)
 
-    assert "init-fails" in (await examine(Init, rows=ROWS, pace=HURRIED)).failed
-    assert "tool-schema-invalid" in (await examine(Tools, rows=ROWS, pace=HURRIED)).failed
+    pace = Pace(init_seconds=1.0)
+    assert "init-fails" in (await examine(Init, rows=ROWS, pace=pace)).failed
+    assert "tool-schema-invalid" in (await examine(Tools, rows=ROWS, pace=pace)).failed
 
 
 async def test_an_environment_that_says_what_to_do_is_quoted_as_the_fix() -> None:
@@ -288,7 +289,7 @@ async def test_an_environment_that_says_what_to_do_is_quoted_as_the_fix() -> Non
         async def init_rollout(self, rollout_id, **rollout_args):
             raise EnvDefinitionError("These rows are harder. Add --env-arg level=hard.")
 
-    diagnosis = await examine(Refuses, rows=ROWS, pace=HURRIED)
+    diagnosis = await examine(Refuses, rows=ROWS)
     assert [each.fix for each in diagnosis.findings if each.check == "init-fails"] == ["Add --env-arg level=hard."]
 
 

@@ -113,7 +113,7 @@ def test_work_that_holds_the_interpreter_is_ended_with_its_place():
     began = time.monotonic()
     with pytest.raises(InterpreterHeld, match=r"test_doctor_signal\.py:\d+ in held held the interpreter for 2 s"):
         run_in_child(held, seconds=2.0)
-    assert time.monotonic() - began < 15
+    assert time.monotonic() - began < 60  # the expression itself would take days
 
 
 def test_the_culprit_is_the_environments_own_code_wherever_it_lies():

@@ -6,7 +6,6 @@ import asyncio
 import json
 import re
 from collections.abc import Callable
-from time import perf_counter
 from typing import Any
 
 import pytest
@@ -235,15 +234,17 @@ async def test_guessing_among_few_answers_is_no_laziness() -> None:
 
 
 async def test_a_tool_that_hangs_is_waited_for_once() -> None:
+    begun: list[str] = []
+
     class Waits(Digits):
         async def list_tools(self):
             return [ToolDefinition("wait", "Waits.", {"type": "object", "properties": {}})]
 
         async def run_tool(self, rollout_id, tool_name):
+            begun.append(rollout_id)
             await asyncio.Event().wait()
 
-    began = perf_counter()
     diagnosis = await examine(Waits, rows=SUMS, pace=Pace(tool_seconds=1.0))
     assert diagnosis.find("tool-raises")
     assert diagnosis.find("reward-raises"), "the reward is examined all the same"
-    assert perf_counter() - began < 20
+    assert len(begun) == 1

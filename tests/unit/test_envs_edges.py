@@ -124,7 +124,7 @@ async def test_a_callback_that_raises_does_not_keep_the_others_waiting() -> None
     calls, done = LoopCalls(loop), loop.create_future()
     calls.schedule(lambda: 1 / 0)
     calls.schedule(done.set_result, "ran")
-    assert await asyncio.wait_for(done, 10) == "ran"
+    assert await asyncio.wait_for(done, 60) == "ran"
     assert [type(each) for each in told] == [ZeroDivisionError]
 
 

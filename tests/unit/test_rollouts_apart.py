@@ -178,7 +178,7 @@ async def test_a_call_that_comes_as_the_last_idle_thread_leaves_is_run():
     first = _call(lambda: "first")
     threads.start(first)
     assert await first.future == "first"
-    assert await asyncio.wait_for(late.future, 5) == "late"
+    assert await asyncio.wait_for(late.future, 60) == "late"
     threads.stop()
 
 

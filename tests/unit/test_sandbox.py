@@ -10,7 +10,9 @@ import socket
 import subprocess
 import sys
 import tempfile
-from collections.abc import AsyncIterator
+import time
+from collections.abc import AsyncIterator, Callable
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -124,22 +126,41 @@ print(resource.getrlimit(resource.RLIMIT_NOFILE)[0], sorted(os.listdir()), os.en
 async def test_a_process_that_stands_ready_and_dies_is_not_missed(sandbox: Sandbox) -> None:
     for _ in range(3):
         assert (await sandbox.run(Call("print(1)"))).stdout == "1\n"
-        await asyncio.sleep(0.1)
-        for pid in waiting():
+        await kill_what_stands_ready(sandbox)
+
+
+async def kill_what_stands_ready(sandbox: Sandbox) -> None:
+    """And see it gone."""
+    await until(lambda: standing_ready(sandbox))
+    killed = {*standing_ready(sandbox)}
+    for pid in killed:
+        with suppress(ProcessLookupError):
             os.kill(pid, signal.SIGKILL)
-        await asyncio.sleep(0.1)
+    await until(lambda: not killed & {*standing_ready(sandbox)})
 
 
-def waiting() -> list[int]:
-    """What stands ready in the sandboxes of this process: the last generation of its descendants."""
-    generations = [[os.getpid()]]
-    while generations[-1]:
-        generations.append([child for pid in generations[-1] for child in children_of(pid)])
-    return generations[-2]
+async def until(condition: Callable[[], object]) -> None:
+    end = time.monotonic() + 60
+    while not condition():
+        assert time.monotonic() < end
+        await asyncio.sleep(0.01)
+
+
+def standing_ready(sandbox: Sandbox) -> list[int]:
+    """What stands ready in a sandbox: the great-grandchildren of its launcher, below those that serve calls."""
+    assert sandbox._connection is not None
+    generation = [sandbox._connection._popen.pid]
+    for _ in range(3):
+        generation = [child for pid in generation for child in children_of(pid)]
+    return generation
 
 
 def children_of(pid: int) -> list[int]:
-    return [int(child) for task in Path(f"/proc/{pid}/task").glob("*/children") for child in task.read_text().split()]
+    found: list[int] = []
+    for thread in Path(f"/proc/{pid}/task").glob("*/children"):
+        with suppress(OSError):  # it may end meanwhile
+            found += map(int, thread.read_text().split())
+    return found
 
 
 async def test_a_process_that_stays_is_spoken_to_and_works_in_a_folder(tmp_path: Path) -> None:

@@ -453,7 +453,7 @@ async def test_a_long_prompt_is_tokenised_beside_the_others(chat, monkeypatch, k
     def watched(text, **options):
         if len(text) > 20_000:
             begun.set()
-            waited.append(answered.wait(10))
+            waited.append(answered.wait(60))
         return encode(text, **options)
 
     monkeypatch.setattr(chat, "encode", watched)
@@ -634,10 +634,10 @@ def test_a_stream_holds_back_the_beginning_of_a_stop_and_no_more(chat, text, sto
 
 def test_a_long_stop_takes_no_time(chat):
     stream = TextStream(chat, ["q" * 100_000])
-    began = time.process_time()
+    began = time.thread_time()
     for token in chat.encode("q" * 200):
         assert stream.push([token]) == ""
-    assert time.process_time() - began < 2
+    assert time.thread_time() - began < 2
 
 
 def test_model_and_checkpoint_are_told_apart(tmp_path):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import random
+import time
 from collections.abc import Callable
 from typing import Any
 
@@ -71,10 +72,9 @@ async def env() -> Any:
 async def settled(env: Any) -> Agent:
     """When nothing is under way any more."""
     machine = env._pool.machines[0]
-    for _ in range(500):
+    until = time.monotonic() + 60
+    while (machine.used or machine.agent.held) and time.monotonic() < until:
         await env._io.run(lambda: asyncio.sleep(0.002))
-        if not machine.used and not machine.agent.held:
-            break
     assert isinstance(machine.agent, Agent)
     return machine.agent
 

@@ -58,7 +58,7 @@ class Platform:
         await self.left.wait()
 
     async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        with suppress(asyncio.IncompleteReadError):  # the client is gone
+        with suppress(asyncio.IncompleteReadError, ConnectionError):  # the client is gone
             while True:
                 await self.answer(await reader.readuntil(b"\r\n\r\n"), reader, writer)
         writer.close()

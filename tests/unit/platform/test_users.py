@@ -55,7 +55,8 @@ def test_links_work_once_and_sessions_end(store):
         assert users.find_login(session, opened) is None
 
 
-def test_a_device_code_is_given_once_and_not_hurried(store):
+def test_a_device_code_is_given_once_and_not_hurried(store, monkeypatch):
+    monkeypatch.setattr(users, "DEVICE_INTERVAL", 600)  # the second poll is too soon, however slow the machine
     with store.write() as session:
         user = users.ensure_user(session, "a@example.org")
         token, row = users.create_device_code(session, "castform-cli")

@@ -47,7 +47,7 @@ async def test_an_examination_ends_although_something_was_left_running(tmp_path,
         return None
 
     monkeypatch.setattr(doctor_child.sandboxing, "confinement", none)  # which would leave nothing
-    monkeypatch.setattr(doctor_child, "SECONDS", 60.0)
+    monkeypatch.setattr(doctor_child, "SECONDS", 240.0)
     worker = tmp_path / "leaves_one_behind.py"
     worker.write_text(
         "import json, subprocess, sys\n"
@@ -62,7 +62,7 @@ async def test_an_examination_ends_although_something_was_left_running(tmp_path,
     before = time.monotonic()
     try:
         await doctor_child._work(program, tmp_path, {}, {})
-        assert time.monotonic() - before < 30.0
+        assert time.monotonic() - before < 120.0
     finally:
         os.kill(json.loads((tmp_path / "report.json").read_text())["left"], 9)
 

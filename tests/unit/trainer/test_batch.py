@@ -173,6 +173,7 @@ def test_kl_is_zero_at_the_base_and_pulls_back():
 
 
 def test_select_logprobs_and_entropy():
+    torch.manual_seed(0)
     logits = torch.randn(5, 11)
     slot, target = torch.tensor([0, 3, 3]), torch.tensor([1, 2, 10])
     logp, entropy = select_logprobs(logits, slot, target)
@@ -272,6 +273,7 @@ def test_out_of_memory_in_the_optimizer_is_told(policy, monkeypatch):
 
 @pytest.mark.parametrize("updates", [1, 2])
 def test_dropout_is_not_taken_for_a_change_of_the_policy(directory, updates):
+    torch.manual_seed(0)
     policy = Policy.from_directory(directory, tune="lora", lora=LoraConfig(dropout=0.5, rank=8))
     with torch.no_grad():
         for name, weight in policy.parameters().items():
@@ -325,6 +327,7 @@ def test_sampler_weights_are_the_merged_model(directory):
 
 def test_gradient_of_selected_logprobs_is_that_of_log_softmax():
     slot, target = torch.tensor([0, 3, 3, 3]), torch.tensor([1, 2, 10, 2])
+    torch.manual_seed(0)
     weight = torch.randn(4)
     ours = torch.randn(5, 11, requires_grad=True)
     theirs = ours.detach().clone().requires_grad_()

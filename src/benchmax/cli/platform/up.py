@@ -37,7 +37,7 @@ def up(
 ) -> None:
     """Start the platform: server and runner, on this machine alone."""
     extras.require("The platform", "platform")
-    from benchmax.platform.daemon import ports
+    from benchmax import ports
     from benchmax.platform.daemon.control import start
     from benchmax.platform.daemon.daemon import Daemon
     from benchmax.platform.daemon.liveness import read_daemon

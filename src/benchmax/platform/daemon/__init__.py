@@ -10,7 +10,6 @@ Start with `daemon` (the loop that keeps both alive), then `control` (start, sto
     daemon     the process itself: starts both again, later each time one dies young
     liveness   which processes run and answer, by files of the data directory
     options    how a platform is started: its command lines
-    ports      free ports of this machine
 
 A running platform is described by its data directory alone: daemon.json, server.json, locks/, logs/. The daemon knows
 neither runs nor jobs.

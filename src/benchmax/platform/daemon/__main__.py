@@ -12,8 +12,8 @@ from benchmax.errors import BenchmaxError
 from benchmax.platform.daemon.control import ensure_running
 from benchmax.platform.daemon.daemon import Daemon
 from benchmax.platform.daemon.options import Options
-from benchmax.platform.daemon.ports import DEFAULT_PORT
 from benchmax.platform.store.datadir import DataDir
+from benchmax.ports import DEFAULT_PORT
 
 
 def main() -> int:

@@ -9,10 +9,10 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from benchmax.files.atomic import read_object
-from benchmax.platform.daemon.ports import DEFAULT_PORT
 from benchmax.platform.runner.processes import process_ids
 from benchmax.platform.sdk.credentials import answers
 from benchmax.platform.store.datadir import DataDir
+from benchmax.ports import DEFAULT_PORT
 
 LOOK_SECONDS = 2.0
 """Between two looks at a process, and how long the server has for its answer."""

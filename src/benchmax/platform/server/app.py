@@ -13,6 +13,7 @@ from collections.abc import AsyncIterator
 from contextlib import ExitStack, asynccontextmanager
 from dataclasses import replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from fastapi import FastAPI
 from sqlalchemy.orm import Session
@@ -34,6 +35,9 @@ from benchmax.platform.store.accounts.user_admin import forget_removed
 from benchmax.platform.store.database import Database, open_database
 from benchmax.platform.store.uploads import uploads
 from benchmax.platform.wire.base import Problem
+
+if TYPE_CHECKING:
+    import uvicorn
 
 STOP_SECONDS = 2.0
 LOCAL_USER = "local@localhost"
@@ -112,8 +116,7 @@ def base_url(settings: ServerSettings) -> str:
 def serve(settings: ServerSettings, wait: float = 0.0) -> None:
     """Run the server until it is stopped. One data directory has one server; another may take `wait` to end."""
     os.umask(0o077)
-    # uvicorn shuts down in order and then sends itself the signal again: this makes it an ordinary end.
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
+    start = _Start()
     settings.data.create()
     with ExitStack() as stack:
         stack.enter_context(settings.data.lock("server", wait))
@@ -128,7 +131,26 @@ def serve(settings: ServerSettings, wait: float = 0.0) -> None:
         write_text(settings.data.server_info, json.dumps(info), private=True)
         # No link to sign in with: this goes into a log that is kept.
         print(f"benchmax is at {base_url(settings)}", flush=True)  # noqa: T201
-        _run(app, settings, listener)
+        _run(app, settings, listener, start)
+
+
+class _Start:
+    """Hears SIGTERM until uvicorn does. What a signal's handler raises is lost in a callback, and every import has one:
+    therefore it is remembered as well."""
+
+    def __init__(self) -> None:
+        self._over = False
+        signal.signal(signal.SIGTERM, self._end)
+
+    def _end(self, *_: object) -> None:
+        self._over = True
+        sys.exit(0)
+
+    def hand_over(self, server: uvicorn.Server) -> None:
+        """The server ends in order from now on. uvicorn then sends itself the signal again, which changes nothing."""
+        signal.signal(signal.SIGTERM, lambda *_: setattr(server, "should_exit", True))
+        if self._over:
+            server.should_exit = True
 
 
 def _listen(host: str, port: int) -> socket.socket:
@@ -145,7 +167,7 @@ def _listen(host: str, port: int) -> socket.socket:
     return listener
 
 
-def _run(app: FastAPI, settings: ServerSettings, listener: socket.socket) -> None:
+def _run(app: FastAPI, settings: ServerSettings, listener: socket.socket, start: _Start) -> None:
     import uvicorn
 
     from benchmax.platform.server.security import connections
@@ -162,4 +184,6 @@ def _run(app: FastAPI, settings: ServerSettings, listener: socket.socket) -> Non
         **connections.options(),
     )
     connections.prepare_process()
-    uvicorn.Server(config).run(sockets=[listener])
+    server = uvicorn.Server(config)
+    start.hand_over(server)
+    server.run(sockets=[listener])

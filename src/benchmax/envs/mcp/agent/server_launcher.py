@@ -22,12 +22,12 @@ from benchmax.envs.mcp.fork.preload import ARGUMENTS
 from benchmax.envs.mcp.fork.python_program import PythonProgram, python_program
 from benchmax.envs.mcp.fork.read_rules import certificate_variables, extra_paths, shown_paths, unreadable_paths
 from benchmax.envs.mcp.fork.server_box import Child, SandboxRules, ServerBox, ServerLimits
-from benchmax.envs.mcp.ports import free_port
 from benchmax.envs.mcp.server_config import ServerSpec, memory_bytes
 from benchmax.envs.mcp.workdir import Workdir
 from benchmax.envs.remote.process import signal_name
 from benchmax.envs.remote.process_limits import readable_bytes, scrubbed_environment
 from benchmax.errors import EnvDefinitionError, McpError
+from benchmax.ports import free_port
 from benchmax.sandbox import Capabilities
 
 T = TypeVar("T")

@@ -22,10 +22,10 @@ from pathlib import Path
 from typing import Any
 
 from benchmax.envs.mcp.packed_workdir import ignored_names
-from benchmax.envs.mcp.ports import free_port
 from benchmax.envs.mcp.provisioners.base import BaseProvisioner, agent_arguments
 from benchmax.envs.mcp.workdir import find_config
 from benchmax.errors import ConfigError, EnvDefinitionError
+from benchmax.ports import free_port
 
 logger = logging.getLogger(__name__)
 
