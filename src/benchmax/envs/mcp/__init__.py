@@ -19,7 +19,7 @@ setup/          runs setup.sh, keeps what it installs
 client/         sessions with one server
 fork/           starts and confines server processes (Linux)
 load_test       `benchmax mcp bench`
-io_loop, ports, timings   what the others share
+io_loop, timings   what the others share
 
 Covered
 - Each rollout has fresh processes, a private directory and a token. A server reads the system, the interpreters and the
