@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import random
 import shutil
 import signal
 import socket
@@ -87,6 +88,26 @@ async def test_a_call_given_up_is_ended_and_others_go_on(sandbox: Sandbox) -> No
     assert [result.stdout for result in results] == [f"{n}\n" for n in range(20)]
     assert len(os.listdir("/proc/self/fd")) <= before
     await sandbox.close()  # with a call whose caller gave up, too
+
+
+async def test_a_call_that_is_killed_while_it_begins_takes_nothing_with_it(sandbox: Sandbox) -> None:
+    """At any moment of its beginning; one that was killed with an order unread once ended the server."""
+    noise = random.Random(0)
+    staying = asyncio.ensure_future(sandbox.run(Call(argv=["sleep", "600"])))
+    null = os.open(os.devnull, os.O_RDWR)
+    for _ in range(100):
+        await sandbox.start()
+        assert sandbox._connection is not None
+        process = sandbox._connection.spawn(Call(argv=["sleep", "600"]), [null] * 3, keep=True)
+        await asyncio.sleep(noise.uniform(0, 0.012))
+        process.kill()
+        ended = await asyncio.wait_for(asyncio.shield(process.ended), 60)
+        assert ended.by == "killed"
+        if ended.workspace >= 0:
+            os.close(ended.workspace)
+    os.close(null)
+    assert not staying.done()
+    staying.cancel()
 
 
 async def test_closing_ends_calls_whether_waited_for_or_not() -> None:

@@ -1,4 +1,4 @@
-"""System calls that Python has no function for, by ctypes, with the kernel's own names for flags.
+"""System calls that Python has no function for, by ctypes, with the kernel's own names for flags; and one with a catch.
 
 Covered: Linux on x86_64 and aarch64. Elsewhere the functions raise OSError, and no guard that needs them holds.
 """
@@ -9,6 +9,7 @@ import ctypes
 import os
 import platform
 import signal
+import socket
 import struct
 import tempfile
 from collections.abc import Sequence
@@ -201,3 +202,15 @@ def close_from(first: int) -> None:
         syscall(_CLOSE_RANGE, first, 0xFFFFFFFF, 0)
     except OSError:
         os.closerange(first, os.sysconf("SC_OPEN_MAX"))
+
+
+def receive(line: socket.socket, most_bytes: int, most_descriptors: int) -> tuple[bytes, list[int]]:
+    """A packet, and the descriptors with it; empty when the other end is gone.
+
+    Linux reports one that was killed before it had read all as an error, not as the end.
+    """
+    try:
+        data, descriptors, _, _ = socket.recv_fds(line, most_bytes, most_descriptors)
+    except OSError:
+        return b"", []
+    return data, descriptors

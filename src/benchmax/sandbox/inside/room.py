@@ -52,7 +52,7 @@ class Room:
 
     def hear(self) -> bool:
         """What it says once; whether it is ready."""
-        data, fds, _, _ = socket.recv_fds(self.socket, 4096, 2)
+        data, fds = kernel.receive(self.socket, 4096, 2)
         if data == b"ready":
             self.proc, self.workspace = fds
             return True

@@ -110,10 +110,7 @@ class Server:
             pass
 
     def _hear(self) -> None:
-        try:
-            data, fds, _, _ = socket.recv_fds(self._sock, zygote.PACKET_BYTES, body.MOST_FDS)
-        except OSError:
-            data, fds = b"", []
+        data, fds = kernel.receive(self._sock, zygote.PACKET_BYTES, body.MOST_FDS)
         if not data:
             self._over = True
             return
@@ -155,7 +152,8 @@ class Server:
             if call.by is not None:
                 self._end(call, None)  # it was to end before it was there
         else:
-            call.status, call.failed = message["status"], message.get("failed", call.failed)
+            call.status = message["status"]
+            self._note_failure(call, message.get("failed"))
             self._end(call, None)
             if call.room is None:
                 self._gone(call)
@@ -215,6 +213,11 @@ class Server:
         self._end(call, None)
         if call.room is None:
             self._gone(call)
+
+    def _note_failure(self, call: Running, reason: str | None) -> None:
+        """Why it could not begin, unless it was to end before: then its room went from under it."""
+        if reason is not None and call.by is None:
+            call.failed = reason
 
     def _make_ready(self, call: Running) -> None:
         if not self._roomy:
@@ -311,13 +314,13 @@ class Server:
 
     def _hear_body(self, call: Running) -> None:
         assert call.line is not None
-        data, fds, _, _ = socket.recv_fds(call.line, 4096, 1)
+        data, fds = kernel.receive(call.line, 4096, 1)
         if fds:
             call.listener = fds[0]
             self._listen(call.listener, lambda: self._refused(call))
             return
         if data:
-            call.failed = json.loads(data)["failed"]
+            self._note_failure(call, json.loads(data)["failed"])
         self._ignore(call.line.fileno())
         call.line.close()
 

@@ -61,7 +61,7 @@ class Zygote:
 
     def hear(self) -> tuple[dict[str, Any] | None, list[int]]:
         """None when it is gone."""
-        data, fds, _, _ = socket.recv_fds(self.socket, PACKET_BYTES, 1)
+        data, fds = kernel.receive(self.socket, PACKET_BYTES, 1)
         return json.loads(data) if data else None, fds
 
     def close(self) -> None:
