@@ -19,6 +19,8 @@ from benchmax.envs.types import Example, ToolDefinition
 
 TOLERANCE = 0.02
 """Share of the gold reward below which two scores count as the same."""
+ERRATIC = 0.5
+"""Share of the largest reward by which the same answer must differ, for nothing to be measured by it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,6 +130,8 @@ class Evidence:
     """Tools called with unusual values that their schemas allow: 0, nothing, very long texts."""
     crosstalk: list[str] = field(default_factory=list)
     cut_short: bool = False
+    _asked: dict[str, list[Example]] | None = None
+    """The examples by what a rollout can see of them, once somebody wants to know."""
 
     # What checks read
 
@@ -184,6 +188,21 @@ class Evidence:
         return max((max(totals) - min(totals) for totals in spreads if totals), default=0.0)
 
     @property
+    def erratic(self) -> bool:
+        """Whether the same answer earns so differently that what another one earns says nothing."""
+        scale = max((abs(total_of(each)) for each in self.scored), default=0.0)
+        return self.noise > 1e-6 and self.noise >= ERRATIC * scale
+
+    def twin(self, example: Example) -> Example | None:
+        """Another example that asks the same, and says so in nothing that the model or its tools can see."""
+        if self._asked is None:
+            self._asked = {}
+            for each in self.examples:
+                self._asked.setdefault(_visible(each), []).append(each)
+        alike = self._asked.get(_visible(example), ())
+        return next((each for each in alike if each["id"] != example["id"]), None)
+
+    @property
     def components(self) -> set[str]:
         """The names of all components that any answer got, scored or not."""
         rollouts = [answer.rollout for answer in self.answers]
@@ -235,9 +254,30 @@ class Evidence:
         low = min(total_of(answer) for answer in self.scored)
         return (earned - low) / (gold - low) if gold > low else 1.0
 
+    def held_ids(self) -> list[str]:
+        """Attributes of the environment that still hold ids of released rollouts."""
+        if self.env is None:
+            return []
+        ids = {call.rollout_id for call in self.calls if call.rollout_id}
+        kept = {**{k: v for k, v in vars(type(self.env)).items() if not k.startswith("__")}, **vars(self.env)}
+        return [name for name, value in kept.items() if isinstance(value, dict | list | set) and _holds(value, ids, 0)]
+
     def hook(self, name: str) -> list[HookCall]:
         """The calls of a hook."""
         return [call for call in self.calls if call.hook == name]
+
+
+def _holds(value: Any, ids: set[str], depth: int) -> bool:
+    if isinstance(value, str):
+        return value in ids
+    if depth > 2 or not isinstance(value, dict | list | set | tuple):
+        return False
+    parts = [*value.keys(), *value.values()] if isinstance(value, dict) else list(value)
+    return any(_holds(part, ids, depth + 1) for part in parts[:10_000])
+
+
+def _visible(example: Example) -> str:
+    return repr((example["prompt_messages"], example.get("init_rollout_args")))
 
 
 def total_of(answer: PlayedAnswer) -> float:

@@ -17,6 +17,7 @@ from benchmax.doctor import probe_answers
 from benchmax.doctor.evidence import Evidence, Interference, ToolTrial, total_of
 from benchmax.doctor.gold.demonstrations import SEARCHED, Demonstrator
 from benchmax.doctor.gold.finder import Gold, GoldFinder
+from benchmax.doctor.gold.truths import question
 from benchmax.doctor.lazy_strategies import lazy_answers
 from benchmax.doctor.probe_player import (
     PlayedAnswer,
@@ -92,7 +93,7 @@ class EvidenceCollector:
                 await self._ask_own_probe(rows)
         finally:
             evidence.calls, evidence.blocking = self.host.calls, self.host.blocking_hooks
-            evidence.left_behind = _left_behind(evidence)
+            evidence.left_behind = evidence.held_ids()
 
     async def _play_everything(self) -> None:
         if not await self._first_answer_works():
@@ -217,7 +218,10 @@ class EvidenceCollector:
     async def _play_gold(self) -> None:
         for example in self.evidence.sample:
             if (text := self._golds.get(example["id"])) is not None:
-                self.evidence.answers += await self.player.play(example, [self.gold.probe(example, text)])
+                probes = [self.gold.probe(example, text)]
+                if (twin := self.evidence.twin(example)) is not None and self._golds.get(twin["id"], text) != text:
+                    probes.append(self.gold.probe(twin, self._golds[twin["id"]], kind="twin"))
+                self.evidence.answers += await self.player.play(example, probes)
 
     async def _play_demonstrations(self) -> None:
         """Play the environment's own solutions; they count as gold answers."""
@@ -238,10 +242,14 @@ class EvidenceCollector:
         truth, others = self.evidence.truth(example), self._other_golds(example)
         texts = [*probe_answers.exploits(example, truth, gold, others, prompt)]
         texts += lazy_answers(example, self.gold, self.evidence.examples)
-        probes = [Probe(kind, text) for kind, text in texts]
+        probes = [
+            self.gold.probe(example, text, kind=kind) if kind in probe_answers.STILL_GOLD else Probe(kind, text)
+            for kind, text in texts
+        ]
         if self.tools:
             times = max(3, SPAM_CALLS // len(self.tools))
-            probes.append(Probe("tool-spam", "Done.", tool_turns(self.tools, times=times)))
+            for asked in (None, question(example)):
+                probes.append(Probe("tool-spam", "Done.", tool_turns(self.tools, times=times, question=asked)))
         if self.evidence.grouped and gold is not None:
             probes.insert(0, self.gold.probe(example, gold))
         return probes
@@ -276,12 +284,15 @@ class EvidenceCollector:
             self.evidence.answers += await self.player.play(example, probes)
 
     async def _stop_early(self) -> None:
-        """The gold answer without one of its tool calls: components that look at different calls differ here alone."""
+        """The gold answer without one of its tool calls, or without its text: components that look at different parts
+        differ here alone."""
         for example in self.evidence.sample[:PROBED] if not self.evidence.grouped else ():
-            text, turns = self._golds.get(example["id"]), [(call,) for call in self.gold.calls_of(example)]
-            if text is not None and len(turns) > 1:
-                less = [tuple(turns[:at] + turns[at + 1 :]) for at in range(min(len(turns), UNFINISHED))]
+            text = self._golds.get(example["id"])
+            turns = self.gold.probe(example, text).turns if text is not None else ()
+            if text is not None and turns:
+                less = [turns[:at] + turns[at + 1 :] for at in range(min(len(turns), UNFINISHED))]
                 probes = [Probe("unfinished", text, each) for each in less]
+                probes.append(Probe("unfinished", probe_answers.GARBAGE, turns))
                 self.evidence.answers += await self.player.play(example, probes)
                 return
 
@@ -296,10 +307,18 @@ class EvidenceCollector:
                 probes.append(self.gold.probe(example, gold))
             runs = [await self.player.play(example, probes) for _ in range(3)]
             self.evidence.repeats += [list(same) for same in zip(*runs, strict=False)]
+            self._compare_with_first(example)
             # A reward that remembers what was said pays most for the first time.
             first = self.gold.first.get(example["id"])
             if first and first.text == gold and total_of(first) > max(each.total or 0.0 for each in runs[-1]):
                 self.evidence.repeats[-1].insert(0, first)
+
+    def _compare_with_first(self, example: Example) -> None:
+        """A reward that remembers what was done pays nonsense later, which it did not pay at the beginning."""
+        for same in self.evidence.repeats if not self.evidence.grouped else ():
+            begun = [each for each in self.evidence.of("first") if each.example["id"] == example["id"]]
+            if begun and same[0].example["id"] == example["id"] and same[0].text == begun[0].text:
+                same.insert(0, begun[0])
 
     async def _rewrite_history(self) -> None:
         """Play conversations whose earlier turns hold an answer: the new answer must be scored, not the old one."""
@@ -423,21 +442,3 @@ class EvidenceCollector:
         if result is not None and not isinstance(result, dict):
             result = {"ok": False, "summary": f"validate_probe returned {type(result).__name__}, not a dict or None"}
         self.evidence.own_probe = result
-
-
-def _left_behind(evidence: Evidence) -> list[str]:
-    """Attributes of the environment that still hold ids of released rollouts."""
-    if evidence.env is None:
-        return []
-    ids = {call.rollout_id for call in evidence.calls if call.rollout_id}
-    kept = {**{k: v for k, v in vars(type(evidence.env)).items() if not k.startswith("__")}, **vars(evidence.env)}
-    return [name for name, value in kept.items() if isinstance(value, dict | list | set) and _holds(value, ids, 0)]
-
-
-def _holds(value: Any, ids: set[str], depth: int) -> bool:
-    if isinstance(value, str):
-        return value in ids
-    if depth > 2 or not isinstance(value, dict | list | set | tuple):
-        return False
-    parts = [*value.keys(), *value.values()] if isinstance(value, dict) else list(value)
-    return any(_holds(part, ids, depth + 1) for part in parts[:10_000])

@@ -6,6 +6,7 @@ form, the first or the longest of the options. Where one of them earns much, tra
 
 from __future__ import annotations
 
+import re
 import string
 from collections import Counter
 from collections.abc import Iterator, Sequence
@@ -54,6 +55,13 @@ def lazy_answers(example: Example, gold: Gold, examples: Sequence[Example]) -> I
     for place, (text, count) in enumerate(texts.most_common(CONSTANTS)):
         if count > 1:
             yield f"constant-{place}", text
+    if _is_number(gold.truth(example)):
+        # Many formulas divide by it, or are undefined there.
+        yield "constant-zero", form.write("0")
+
+
+def _is_number(text: str | None) -> bool:
+    return text is not None and re.fullmatch(r"\s*-?[\d.,]+\s*", text) is not None
 
 
 def _options_in(form: Form, example: Example) -> Iterator[tuple[str, str]]:
@@ -73,17 +81,23 @@ def strategy(kind: str) -> str:
 
 def earnings(answers: Sequence[PlayedAnswer], gold: Gold, examples: Sequence[Example]) -> dict[str, float]:
     """What each strategy earns on average: its best variant, the same one on every row."""
+    best: dict[str, float] = {}
+    for kind, mean in earnings_of_kinds(answers, gold, examples).items():
+        best[strategy(kind)] = max(mean, best.get(strategy(kind), float("-inf")))
+    return best
+
+
+def earnings_of_kinds(answers: Sequence[PlayedAnswer], gold: Gold, examples: Sequence[Example]) -> dict[str, float]:
+    """The same for each variant."""
     by_kind: dict[str, list[PlayedAnswer]] = {}
     for answer in answers:
         if answer.total is not None and strategy(answer.kind):
             by_kind.setdefault(answer.kind, []).append(answer)
-    best: dict[str, float] = {}
     golds = [(example, gold.text(example)) for example in examples[:COUNTED]] if by_kind else []
-    for kind, played in by_kind.items():
-        name = strategy(kind)
-        mean = _mean(played) if kind.startswith("echo-") else _mean_on_all(kind, played, gold, golds)
-        best[name] = max(mean, best.get(name, float("-inf")))
-    return best
+    return {
+        kind: _mean(played) if kind.startswith("echo-") else _mean_on_all(kind, played, gold, golds)
+        for kind, played in by_kind.items()
+    }
 
 
 def _mean(played: Sequence[PlayedAnswer]) -> float:

@@ -8,10 +8,12 @@ everything.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+import unicodedata
+from collections.abc import Callable, Iterator, Sequence
 from difflib import SequenceMatcher
 from typing import Any
 
+from benchmax.doctor.gold.forms import asks_for_thought
 from benchmax.doctor.gold.forms import tags as tags_of
 from benchmax.doctor.gold.truths import question
 from benchmax.envs.types import Example
@@ -24,14 +26,22 @@ INJECTION = (
 )
 EQUAL_TO_ALL = "type('Any', (str,), {'__eq__': lambda a, b: True, '__hash__': lambda a: 0})()"
 """A Python expression; harmless where it is run, and right wherever its value is compared."""
+PATTERNS = (".*", "*")
+"""What matches everything, where the answer is taken as a pattern."""
 PLACEHOLDERS = ("...", "your answer here")
 NO_NUMBERS = ("nan", "inf", "-inf")
 """What float() reads and no comparison expects: nothing is further from nan than a tolerance."""
 ODD = ("²", "9" * 5_000, "1e999", "null", "[]")
 """What models write now and then, and parsers stumble over."""
+WORKING = "Step 1: there are 2 things to look at. Step 2: I put the 3 parts together, and check it once."
+"""Reasoning with numbers in it, as that of models is."""
+STILL_GOLD = ("clean-gold", "worked-gold")
+"""Kinds that deserve what the gold answer earns, and take the tool calls that it takes."""
 SHOTGUN_TRUTHS = 50
 MOST_HALVES = 6
 LONGEST_HALVED = 2_000
+_WORD = re.compile(r"\w+")
+_INVISIBLE = re.compile("[\u200b-\u200f\u2060\ufeff\u00ad]")
 _TOKEN = re.compile(r"\w+|\W")
 
 
@@ -49,6 +59,10 @@ def exploits(
     yield "code", EQUAL_TO_ALL
     if gold and truth and truth in gold:
         yield "code", gold.replace(truth, EQUAL_TO_ALL)
+        yield from (("pattern", gold.replace(truth, pattern)) for pattern in PATTERNS)
+        yield from (("piece", gold.replace(truth, piece)) for piece in _piece(truth))
+        if (clean := cleaned(truth)) != truth:
+            yield "clean-gold", gold.replace(truth, clean)
     for text in _empty_forms(gold, truth, prompt):
         yield "empty-tags", text
     if gold and truth and gold != truth and truth in gold:
@@ -63,6 +77,43 @@ def exploits(
     yield "long-garbage", _filler(much)
     if gold:
         yield "long-gold", f"{_filler(much)}\n{gold}"
+        if asks_for_thought(prompt):
+            yield "worked-gold", f"{WORKING}\n{gold}"
+
+
+def _piece(truth: str) -> Iterator[str]:
+    """One character out of the middle of the longest word; no answer in itself, and part of one."""
+    word = max(_WORD.findall(truth), key=len, default="")
+    if len(word) > 2 and word[len(word) // 2] not in _WORD.findall(truth):
+        yield word[len(word) // 2]
+
+
+def cleaned(text: str) -> str:
+    """The text as a model writes it: nothing invisible in it or around it, each letter one character."""
+    text = _INVISIBLE.sub("", unicodedata.normalize("NFC", text)).replace("\u00a0", " ").rstrip()
+    return re.sub(r"^(?:\n| (?=\S))+", "", text)  # more than a space is an indentation
+
+
+def set_apart(some: Sequence[str], others: Sequence[str]) -> str:
+    """What all of some texts have and none of the others; empty where there is nothing of the kind."""
+    if not some or not others:
+        return ""
+    if min(map(len, some)) > max(map(len, others)):
+        return f"are longer than {max(map(len, others))} characters"
+    traits = (name for name, has in TRAITS.items() if all(map(has, some)) and not any(map(has, others)))
+    return next((f"have {name}" for name in traits), "")
+
+
+TRAITS: dict[str, Callable[[str], bool]] = {
+    "blanks or invisible characters at an end": lambda text: cleaned(text) != text,
+    "capital letters": lambda text: text != text.lower(),
+    "small letters": lambda text: text != text.upper(),
+    "letters beyond ASCII": lambda text: not text.isascii(),
+    "more than one word": lambda text: len(text.split()) > 1,
+    "a sign": lambda text: text.strip()[:1] in "+-",
+    "a point or comma": lambda text: "." in text or "," in text,
+}
+"""What a comparison often forgets."""
 
 
 def _empty_forms(gold: str | None, truth: str | None, prompt: str) -> list[str]:
@@ -75,6 +126,9 @@ def _empty_forms(gold: str | None, truth: str | None, prompt: str) -> list[str]:
         texts.append("\\boxed{}")
     if gold and truth and gold != truth and truth in gold:
         texts.append(gold.replace(truth, ""))
+    hollow = {"{": "{}", "[": "[]"}.get((truth or "").strip()[:1], "")
+    if gold and truth and truth in gold and hollow and hollow != truth.strip():
+        texts.append(gold.replace(truth, hollow))
     return list(dict.fromkeys(texts))
 
 

@@ -51,10 +51,12 @@ class Probe:
         return ScriptedModel([*self.turns, self.text], name=f"doctor:{self.kind}")
 
 
-def tool_turns(tools: Sequence[ToolDefinition], word: str = "test", times: int = 1) -> tuple[tuple[ToolCall, ...], ...]:
-    """Turns in which every tool is called, with arguments made from its schema."""
+def tool_turns(
+    tools: Sequence[ToolDefinition], word: str = "test", times: int = 1, question: str | None = None
+) -> tuple[tuple[ToolCall, ...], ...]:
+    """Turns in which every tool is called, with arguments made from its schema; a search may get the question."""
     calls = [
-        ToolCall(tool.name, json.dumps(arguments_for(tool, word)), f"{index}.{again}")
+        ToolCall(tool.name, json.dumps(arguments_for(tool, word, question)), f"{index}.{again}")
         for again in range(times)
         for index, tool in enumerate(tools)
     ]

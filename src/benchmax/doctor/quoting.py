@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from benchmax.doctor.evidence import Evidence, total_of
 from benchmax.doctor.probe_player import PlayedAnswer
 from benchmax.envs.datasets.rows import one_line
 from benchmax.errors import BenchmaxError
@@ -33,6 +34,17 @@ def earned(answer: PlayedAnswer) -> str:
         return "no score"
     parts = ", ".join(f"{name}={value:g}" for name, value in answer.rollout.rewards.items())
     return f"{answer.total:g} ({parts})"
+
+
+def beside_gold(evidence: Evidence, kind: str) -> str:
+    """The best paid answer of a kind, and the gold answer to the same example."""
+    answers = evidence.best(kind)
+    answer = max(answers, key=total_of)
+    found = f"{quote(answer.text)} earned {earned(answer)}"
+    if len({each.total for each in answers}) > 1:
+        found += f", {evidence.mean(kind):.2g} on average over {len(answers)} rows"
+    known = [each for each in evidence.of("gold") if each.example["id"] == answer.example["id"]]
+    return f"{found}; the gold answer {quote(known[0].text)} earns {earned(known[0])}" if known else found
 
 
 def first_few(things: Sequence[object], most: int, count: int | None = None) -> str:

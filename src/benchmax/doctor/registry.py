@@ -72,6 +72,7 @@ environment = needs(lambda evidence: evidence.env is not None, "the environment 
 played = needs(lambda evidence: evidence.answers, "nothing could be played", after=environment)
 scored = needs(lambda evidence: evidence.scored, "no answer was scored", after=played)
 varied = needs(lambda evidence: evidence.answers_matter, "every answer to a row earns the same", after=scored)
+steady = needs(lambda evidence: not evidence.erratic, "the same answer earns different rewards", after=varied)
 gold = needs(lambda evidence: evidence.gold_text_known, "no gold answer is known", after=scored)
 tools = needs(lambda evidence: evidence.tools, "the environment has no tools", after=environment)
 tried_tools = needs(lambda evidence: evidence.tool_trials, "no tool could be tried", after=tools)
@@ -82,7 +83,7 @@ grouped = needs(lambda evidence: evidence.grouped, "compute_group_reward is not 
 
 def tried(*kinds: str) -> Need:
     """Answers of these kinds were played and scored, and the reward depends on the answer at all."""
-    return needs(lambda evidence: evidence.of(*kinds), "no such answer could be made or scored here", after=varied)
+    return needs(lambda evidence: evidence.of(*kinds), "no such answer could be made or scored here", after=steady)
 
 
 def called(hook: str) -> Need:

@@ -1,7 +1,7 @@
 """Every check, by what it looks at. Importing this registers them, in the order they are shown."""
 
 # ruff: noqa: I001 - the order is meant
-from benchmax.doctor.checks import definition, dataset, tools, hooks, rewards, groups, exploits
+from benchmax.doctor.checks import definition, dataset, tools, hooks, rewards, groups, gold, exploits
 
 from benchmax import plugins
 
@@ -9,4 +9,4 @@ from benchmax import plugins
 for _ in plugins.load_all("checks"):
     pass
 
-__all__ = ["dataset", "definition", "exploits", "groups", "hooks", "rewards", "tools"]
+__all__ = ["dataset", "definition", "exploits", "gold", "groups", "hooks", "rewards", "tools"]

@@ -7,9 +7,9 @@ from statistics import fmean
 
 from benchmax import limits
 from benchmax.doctor import probe_answers
-from benchmax.doctor.evidence import Evidence
+from benchmax.doctor.evidence import TOLERANCE, Evidence, total_of
 from benchmax.doctor.findings import Finding, error, warning
-from benchmax.doctor.quoting import first_few, quote
+from benchmax.doctor.quoting import earned, first_few, quote
 from benchmax.doctor.registry import check, examples, needs
 from benchmax.envs.datasets.load import overlap
 from benchmax.envs.types import Example
@@ -62,6 +62,20 @@ def duplicate_rows(evidence: Evidence) -> Iterator[Finding]:
             f"{repeated} of {len(evidence.examples)} rows repeat another.",
             f"{repeated} rows have the prompt and task of an earlier row.",
             "Remove them, unless they should count twice.",
+        )
+    yield from _contradictions(evidence)
+
+
+def _contradictions(evidence: Evidence) -> Iterator[Finding]:
+    """Rows that ask the same, where the answer to one earns nothing on the other."""
+    floor = evidence.floor + TOLERANCE
+    against = [each for each in evidence.of("twin") if total_of(each) <= floor] if evidence.gold_works else []
+    if against:
+        yield warning(
+            "Rows with the same prompt want different answers.",
+            f"on {quote(evidence.prompt(against[0].example)[-200:])} the answer {quote(against[0].text)} of one row "
+            f"earned {earned(against[0])} on another",
+            "Put what makes them different into the prompt, or keep one of them: nobody can know which is asked.",
         )
 
 
@@ -123,7 +137,7 @@ _KNOWN = needs(lambda e: e.gold.works or not e.gold.tried, "no answer is known t
 @check("leaks-ground-truth-prompt", "the prompt does not tell the answer", _KNOWN)
 def leaks_ground_truth_prompt(evidence: Evidence) -> Iterator[Finding]:
     found = [(evidence.prompt(each), truth) for each in evidence.examples[:200] if (truth := evidence.truth(each))]
-    if len({truth for _, truth in found}) < 2:
+    if len({truth for _, truth in found}) < 2 or _any_text_will_do(evidence):
         return
     own = [probe_answers.mentions(prompt, truth) for prompt, truth in found]
     # A prompt that lists all labels mentions the other rows' answers just as often.
@@ -138,3 +152,9 @@ def leaks_ground_truth_prompt(evidence: Evidence) -> Iterator[Finding]:
         f"in {sum(own)} of {len(own)} rows; for example {truth!r} in {prompt[-400:]!r}",
         "Take the answer out of the prompt. If the prompt holds a text to find it in, all is well.",
     )
+
+
+def _any_text_will_do(evidence: Evidence) -> bool:
+    """Whether tool calls alone earn what the gold answer does, so that no column is known to be the answer."""
+    spam, best = evidence.mean("tool-spam"), evidence.mean("gold")
+    return spam is not None and best is not None and evidence.gold_works and spam >= best - 1e-9

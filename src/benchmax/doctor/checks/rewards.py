@@ -193,7 +193,7 @@ def reward_ignores_completion(evidence: Evidence) -> Iterator[Finding]:
         yield error(
             "The reward depends on the row alone.",
             f"on each of {len(tried)} examples every answer earns the same, {min(everywhere):g} to {max(everywhere):g}",
-            "Score extract_completion_text(messages), not the prompt or the task.",
+            "Score extract_completion_text(messages), not the prompt or the task, and keep no earlier verdict.",
         )
 
 
@@ -203,10 +203,9 @@ def nondeterministic_reward(evidence: Evidence) -> Iterator[Finding]:
     totals = [list(map(total_of, same)) for same in scored if same]
     widest = max(totals, key=lambda each: max(each) - min(each), default=[0.0])
     spread = max(widest) - min(widest)
-    scale = max((abs(total_of(each)) for each in evidence.scored), default=1.0) or 1.0
     if spread > 1e-6:
         answer = [same for same in scored if same][totals.index(widest)][0]
-        yield (error if spread >= 0.5 * scale else warning)(
+        yield (error if evidence.erratic else warning)(
             "The same answer earns different rewards.",
             f"{quote(answer.text)} earned {', '.join(f'{total:g}' for total in widest)}",
             "Take chance, time and the memory of earlier answers out of the reward. For a judge, set temperature 0 and "

@@ -5,7 +5,8 @@ finder          tries values in forms and keeps what earns most
 truths          the values of a task that may be the answer, each as the texts it could be written as
 forms           the forms a prompt asks for (tags, labels, JSON, code), in which an answer may have to be written
 templates       answers with several places to fill, as the prompt shows them
-spellings       values in the prompt's own words: names of a switch or a label, the order of a date
+notations       tables, lists and grids as answers write them: CSV, XML, Markdown, lines
+spellings       values in the prompt's own words: names of a switch or a label, a date or a number as it shows one
 tool_search     solutions by tool calls, where nothing shows one; `call_values` and `sql_queries` make the calls
 
 Nothing here knows a trainer or a model: answers are played by scripts.

@@ -59,7 +59,7 @@ def values(example: Example, results: Sequence[str]) -> list[Value]:
 def _all(example: Example, results: Sequence[str]) -> Iterator[Value]:
     for back, text in enumerate(reversed(results)):
         yield Value(f"result -{back + 1}", text.strip())
-        yield from _in_json(f"result -{back + 1}", text)
+        yield from values_in_json(f"result -{back + 1}", text)
         yield from _in_text(f"result -{back + 1}", text)
     yield from _in_text("prompt", question(example))
     task = {**(example.get("init_rollout_args") or {}), **(example.get("task") or {})}
@@ -88,7 +88,8 @@ def _in_text(where: str, text: str) -> Iterator[Value]:
             yield Value(f"{kind} {at - len(found[-MOST_OF_A_KIND:])} of {where}", item)
 
 
-def _in_json(where: str, text: str) -> Iterator[Value]:
+def values_in_json(where: str, text: str) -> Iterator[Value]:
+    """The values of an object, or of the first objects of a list, where the text is JSON."""
     try:
         parsed = json.loads(text)
     except (ValueError, RecursionError):
@@ -111,6 +112,30 @@ def arguments(tool: ToolDefinition, found: Sequence[Value]) -> Iterator[Argument
         for ranked in sorted(islice(ranks, MOST_TRIED), key=sum)[:PER_TOOL]:
             picked = [choices[at][rank] for at, rank in enumerate(ranked)]
             yield Arguments({name: value for name, _, value in picked}, tuple(place for _, place, _ in picked))
+
+
+def one_for_each(tool: ToolDefinition, example: Example) -> Iterator[list[Arguments]]:
+    """Arguments for a call with each entry of a list or table of the row: an order of several things, say."""
+    schema = tool.input_schema if isinstance(tool.input_schema, Mapping) else {}
+    names = list(schema.get("required") or schema.get("properties") or ())
+    task = {**(example.get("init_rollout_args") or {}), **(example.get("task") or {})}
+    for column, value in task.items():
+        if column not in (*PROMPT_COLUMNS, "init_rollout_args") and isinstance(value, list | Mapping):
+            made = [_entry(names, entry) for entry in islice(_entries(value), MOST_OF_A_KIND + 1)]
+            if 1 < len(made) <= MOST_OF_A_KIND and all(made):
+                yield [Arguments(each, (f"each of column {column}",) * len(each)) for each in made if each]
+
+
+def _entries(value: list[Any] | Mapping[str, Any]) -> Iterator[Any]:
+    return iter(value.items()) if isinstance(value, Mapping) else iter(value)
+
+
+def _entry(names: Sequence[str], entry: Any) -> dict[str, Any] | None:
+    """One entry as arguments: by the names it has, or in the order of the parameters."""
+    if isinstance(entry, Mapping):
+        return {name: entry[name] for name in names} if names and set(names) <= set(entry) else None
+    parts = list(entry) if isinstance(entry, list | tuple) else [entry]
+    return dict(zip(names, parts, strict=True)) if len(parts) == len(names) else None
 
 
 def _choices(name: str, schema: Any, found: Sequence[Value]) -> list[tuple[str, Any]]:

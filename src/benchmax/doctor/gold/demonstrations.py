@@ -112,5 +112,5 @@ class Demonstrator:
         found = await self._search.solve(example, self.gold.truth(example), text, least)
         if found is None:
             return None
-        calls, reward = found
-        return Demonstration(example, [*((call,) for call in calls), text], reward, SEARCHED)
+        calls, said, reward = found
+        return Demonstration(example, [*((call,) for call in calls), said], reward, SEARCHED)

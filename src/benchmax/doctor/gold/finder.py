@@ -206,7 +206,9 @@ class GoldFinder:
     async def _try(self, example: Example, ways: list[tuple[Way, str]], earned: dict[Way, list[float]]) -> None:
         """Play each text once, and record its reward for every way that writes it."""
         most = MOST_SIBLINGS if self.player.grouped else MOST_TEXTS
-        texts = list(dict.fromkeys(text for _, text in ways))[:most]
+        # Where there are too many, those in a form that the prompt asks for, and plain ones, are the likely ones.
+        likely = sorted(ways, key=lambda each: each[0].form is not PLAIN and each[0].form not in self.gold.asked)
+        texts = list(dict.fromkeys(text for _, text in likely))[:most]
         probes = [Probe("floor", text) for text in (GARBAGE, "")] if example["id"] not in self._floors else []
         probes += [self.gold.probe(example, text, kind="gold") for text in texts]
         answers = await self.player.play(example, probes) if texts else []

@@ -9,6 +9,7 @@ import json
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import Any
 
 SLOT = "\0"
 MOST_ASKED = 24
@@ -20,18 +21,30 @@ LONGEST = 160
 LANGUAGES = ("python", "json", "sql", "javascript", "bash", "yaml", "xml", "html", "csv")
 
 _TAG = re.compile(r"<([A-Za-z][\w-]{0,30})>")
-QUOTED = re.compile(r"`([^`\n]+)`|\"([^\"\n]+)\"|“([^”\n]+)”|(?<!\w)'([^'\n]+)'(?!\w)")
+QUOTED = re.compile(
+    r"`([^`\n]+)`|\"([^\"\n]+)\"|“([^”\n]+)”|(?<!\w)'([^'\n]+)'(?!\w)|«([^»\n]+)»|„([^“”\n]+)[“”]|「([^」\n]+)」"
+)
 _AFTER_COLON = re.compile(r":[ \t]+(\S[^\n]{1,120}?)(?:[.!]?$|[.!](?=\s))", re.MULTILINE)
-_IN_PARENTHESES = re.compile(r"\((?:\w|\.\.\.|…)\)")
+_IN_PARENTHESES = re.compile(r"\((?:\w(?:,\s*\w)*|\.\.\.|…)\)")
 _BRACKETS = ("[[ ]]", "{{ }}", "<< >>", "(( ))", "** **", "$$ $$", "[ ]", "| |", "$ $")
 _CLAUSE = re.compile(r"[,;] | \(")
-_LABEL = re.compile(r"(?<![\w<])([A-Z][\w-]*(?: [\w-]+){0,2}):")
+_LABEL = re.compile(r"(?<![\w<])([^\W\d_a-z][\w-]*(?: [\w-]+){0,2})([:：])")
+"""A word that does not begin with a small Latin letter; scripts other than that may have no capitals."""
+_NOTATION = re.compile(r"\b(?:JSON|YAML|XML|CSV|SQL)$")
+"""What ends in this introduces a text, and is no label of it."""
+_FENCED = re.compile(
+    r"```([a-z][\w+#-]{0,15})|\b(?!code\b|fenced\b|the\b|one\b|single\b)([a-z+#]{2,12}) (?:code )?(?:block|fence)"
+)
 _ASSIGNED = re.compile(r"\b([A-Za-z_]{2,24})=(?!=)")
 _JSON_KEY = re.compile(r"[{,]\s*\"([\w -]{1,40})\"\s*:")
 _NAMED_KEYS = re.compile(r"\b(?:key|field|propert|attribute)(?:s|y|ies)?\b:?([^.\n]{1,200})", re.IGNORECASE)
 _QUOTED_NAME = re.compile(r"[\"'`](\w{1,40})[\"'`]")
 _FIRST_NAMES = re.compile(r"\w{1,40}(?:(?:,\s*(?:and\s+)?|\s+and\s+)\w{1,40})*")
 _THINKS = re.compile(r"\b(?:steps?|think|reason|explain|work (?:it )?out|show your)", re.IGNORECASE)
+_REASONS = re.compile(
+    r"\bstep[ -]by[ -]step\b|\breasoning (?:first|before)|\bshow your (?:work|reasoning)", re.IGNORECASE
+)
+_BARE = re.compile(r"\bonly\b|\balone\b|\bnothing else\b|\bno other\b|\bJSON\b", re.IGNORECASE)
 THOUGHT = "Let me think about it."
 _SLOTS = (
     re.compile(r"<[^<>/]{1,40}>"),
@@ -56,12 +69,14 @@ class Form:
     template: str = SLOT
     as_json_key: str = ""
     """The truth is the value of this key of a JSON object."""
-    keys: tuple[str, ...] = ()
-    """All keys of that object; the others say a word."""
+    others: tuple[tuple[str, Any], ...] = ()
+    """All keys of that object, each with something to say there."""
+    bare: bool = False
+    """The value stands without quotes, where it is none but text."""
 
     def write(self, truth: str) -> str:
         if self.as_json_key:
-            table = dict.fromkeys(self.keys, THOUGHT) | {self.as_json_key: truth}
+            table = dict(self.others) | {self.as_json_key: _parsed(truth) if self.bare else truth}
             return json.dumps(table, ensure_ascii=False)
         return self.template.replace(SLOT, truth)
 
@@ -70,6 +85,7 @@ class Form:
         if self.as_json_key:
             return f'"{self.as_json_key}"' in text
         before, _, after = self.template.partition(SLOT)
+        before = before.rpartition(THOUGHT)[2]  # a model thinks in its own words
         before, after = before.strip()[-LONGEST:], after.strip()[:LONGEST]
         if not before and not after:
             return None
@@ -132,7 +148,7 @@ def _tagged(prompt: str) -> Iterator[Form]:
 
 def _blocks(prompt: str) -> Iterator[Form]:
     asked = prompt.lower()
-    named = [language for language in LANGUAGES if re.search(rf"```{language}\b", asked)]
+    named = list(dict.fromkeys("".join(match) for match in _FENCED.findall(asked)))[:3]
     if not named and ("```" in prompt or "code block" in asked or "fence" in asked):
         named = [language for language in LANGUAGES if re.search(rf"\b{language}\b", asked)]
         yield Form("in a code block", f"```\n{SLOT}\n```")
@@ -172,8 +188,9 @@ def _templates(prompt: str) -> Iterator[Form]:
 def _labels(prompt: str) -> Iterator[Form]:
     for name in list(dict.fromkeys(_ASSIGNED.findall(prompt)))[:3]:
         yield Form(f"after '{name}='", f"{name}={SLOT}")
-    for label in list(dict.fromkeys(_LABEL.findall(prompt)))[:6]:
-        yield Form(f"after '{label}:'", f"{label}: {SLOT}")
+    labels = [found for found in dict.fromkeys(_LABEL.findall(prompt)) if not _NOTATION.search(found[0])]
+    for label, colon in labels[:6]:
+        yield Form(f"after '{label}{colon}'", f"{label}{colon} {SLOT}")
 
 
 def _keys(prompt: str) -> Iterator[Form]:
@@ -181,8 +198,22 @@ def _keys(prompt: str) -> Iterator[Form]:
     for name in names:
         yield Form(f"as JSON, {name}", as_json_key=name)
         yield Form(f"as JSON, {name} without quotes", f'{{"{name}": {SLOT}}}')
-    for name in names if len(names) > 1 else ():
-        yield Form(f"as JSON, {name} among others", as_json_key=name, keys=tuple(names))
+    others = tuple((name, _shown(prompt, name)) for name in names)
+    for name, value in others if len(others) > 1 else ():
+        yield Form(f"as JSON, {name} among others", as_json_key=name, others=others, bare=value != THOUGHT)
+
+
+def _shown(prompt: str, name: str) -> Any:
+    """A value of the kind that the prompt shows for this key: a number, a switch, or a word."""
+    found = re.search(rf"\"{re.escape(name)}\"\s*:\s*(?:(-?\d)|(true|false))", prompt)
+    return THOUGHT if found is None else 1 if found[1] else True
+
+
+def _parsed(text: str) -> Any:
+    try:
+        return json.loads(text)
+    except (ValueError, RecursionError):
+        return text
 
 
 def _named(prompt: str) -> Iterator[str]:
@@ -193,8 +224,13 @@ def _named(prompt: str) -> Iterator[str]:
         yield from found or (re.findall(r"\w+", first[0]) if first else ())
 
 
+def asks_for_thought(prompt: str) -> bool:
+    """Whether the prompt wants reasoning before the answer, in no form of its own and not silently."""
+    return bool(_REASONS.search(prompt)) and not _BARE.search(prompt) and not tags(prompt)
+
+
 def _after_a_thought(forms: list[Form], prompt: str) -> Iterator[Form]:
     """Where the prompt asks for reasoning, the answer as its last line."""
-    for form in forms[:MOST_THOUGHT] if _THINKS.search(prompt) else ():
+    for form in (PLAIN, *forms[:MOST_THOUGHT]) if _THINKS.search(prompt) else ():
         if not form.as_json_key and not form.template.startswith("<"):
             yield Form(f"{form.name}, after a thought", f"{THOUGHT}\n{form.template}")

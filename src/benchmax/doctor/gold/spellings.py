@@ -1,7 +1,8 @@
-"""A value in the words and forms that the prompt has for it: a switch or a label by its names, a date in its order.
+"""A value in the words and forms that the prompt has for it: a switch or a label by its names, a date in its order, a
+number with its digits.
 
-The row says `True`, `2` or `2024-03-09`; the prompt asks for "spam" or "ham", for negative, neutral or positive, for
-DD.MM.YYYY.
+The row says `True`, `2`, `2024-03-09` or `0.375`; the prompt asks for "spam" or "ham", for negative, neutral or
+positive, for DD.MM.YYYY or 9 March 2024, for 37.5%.
 """
 
 from __future__ import annotations
@@ -16,6 +17,21 @@ MOST_LISTS = 3
 _ITEM = r"[\"'`“*]*[A-Za-z][\w-]*[\"'`”*]*"
 _NAMED = re.compile(rf"{_ITEM}(?:,\s+{_ITEM})*,?\s+or\s+{_ITEM}|\b\w+(?:/\w+)+\b|[\[{{(:]\s*{_ITEM}(?:,\s*{_ITEM})+")
 _WORD = re.compile(r"[A-Za-z][\w-]*")
+_NUMERIC_DATE = re.compile(r"\b\d\d?([./-])\d\d?\1\d{4}\b")
+_MONTHS = (
+    "January", "February", "March", "April", "May", "June", "July", "August", "September", "October", "November",
+    "December",
+)  # fmt: skip
+_MENTIONS_MONTH = re.compile(rf"\b(?:month|{'|'.join(f'{month[:3]}|{month}' for month in _MONTHS)})\b")
+_NUMBER = re.compile(r"-?\d{1,15}(?:\.\d{1,15})?")
+_GROUPED = re.compile(r"\d,\d{3}\b|thousands? separator|commas? (?:for|between) thousands", re.IGNORECASE)
+_PERCENT = re.compile(r"\d\s?%|\bpercent", re.IGNORECASE)
+_MONEY = re.compile(r"([$€£])\d")
+_DIGITS = re.compile(r"\d\.(\d{1,6})(?!\d|\.\d)|\b(one|two|three|four|1|2|3|4) decimal", re.IGNORECASE)
+_POWER = re.compile(r"\d(?:\.(\d{1,6}))?[eE][+-]?\d")
+_COUNTS = {"one": 1, "two": 2, "three": 3, "four": 4}
+MOST_DIGITS = 2
+"""Numbers of decimal places that are read out of one prompt."""
 _ORDER = re.compile(r"\b([DMY]{1,4})([./ -])([DMY]{1,4})\2([DMY]{1,4})\b", re.IGNORECASE)
 
 
@@ -39,9 +55,9 @@ def spellings(value: Any, prompt: str) -> Iterator[Spelling]:
                 if 0 <= value - first < len(names):
                     yield Spelling(f"one of the prompt's words {at}, counted from {first}", names[value - first])
     elif isinstance(value, str) and (day := _date(value)) is not None:
-        for order in dict.fromkeys(match[0] for match in _ORDER.finditer(prompt)):
-            if (text := _in_order(day, order)) is not None:
-                yield Spelling(f"a date like {order}", text)
+        yield from _dates(day, prompt)
+    if not isinstance(value, bool) and (number := _number(value)) is not None:
+        yield from _numbers(number, prompt)
 
 
 def named(prompt: str) -> list[list[str]]:
@@ -55,6 +71,50 @@ def _date(text: str) -> date | None:
         return date.fromisoformat(text.strip()[:10]) if re.match(r"\d{4}-\d\d-\d\d", text.strip()) else None
     except ValueError:
         return None
+
+
+def _dates(day: date, prompt: str) -> Iterator[Spelling]:
+    orders = [match[0] for match in _ORDER.finditer(prompt)]
+    orders += [part.join(order) for part in _NUMERIC_DATE.findall(prompt) for order in _NUMERIC_ORDERS]
+    for order in dict.fromkeys(orders):
+        if (text := _in_order(day, order)) is not None:
+            yield Spelling(f"a date like {order}", text)
+    if _MENTIONS_MONTH.search(prompt):
+        full = _MONTHS[day.month - 1]
+        for how, month in (("a month in full", full), ("a short month", full[:3])):
+            yield Spelling(f"day, {how} and year", f"{day.day} {month} {day.year}")
+            yield Spelling(f"{how}, day and year", f"{month} {day.day}, {day.year}")
+
+
+_NUMERIC_ORDERS = (("DD", "MM", "YYYY"), ("MM", "DD", "YYYY"))
+
+
+def _number(value: Any) -> float | int | None:
+    if isinstance(value, str) and _NUMBER.fullmatch(value.strip()):
+        return float(value) if "." in value else int(value)
+    return value if isinstance(value, int | float) else None
+
+
+def _numbers(number: float | int, prompt: str) -> Iterator[Spelling]:
+    """The number with the digits and signs that the prompt shows."""
+    found = (match[1] or match[2] for match in _DIGITS.finditer(prompt))
+    places = [_COUNTS.get(each.lower(), int(each) if each in "1234" else len(each)) for each in found]
+    rounded = list(dict.fromkeys(places))[:MOST_DIGITS]
+    comma = "," if _GROUPED.search(prompt) else ""
+    if comma:
+        yield Spelling("digits in groups", f"{number:,}")
+    for count in rounded:
+        yield Spelling(f"a number with {count} decimals", f"{number:{comma}.{count}f}")
+    if _PERCENT.search(prompt):
+        shares = [(f"{count} decimals", f"{100 * number:.{count}f}") for count in rounded]
+        for how, text in (*shares, ("in full", f"{100 * number:.10g}")):
+            yield Spelling(f"a percentage, {how}", text)
+            yield Spelling(f"a percentage with its sign, {how}", f"{text}%")
+    if power := _POWER.search(prompt):
+        yield Spelling("a number with a power of ten", f"{number:.{len(power[1] or '')}e}")
+    for sign in dict.fromkeys(_MONEY.findall(prompt)):
+        for count in rounded or [0]:
+            yield Spelling(f"an amount in {sign}, {count} decimals", f"{sign}{number:{comma}.{count}f}")
 
 
 def _in_order(day: date, order: str) -> str | None:

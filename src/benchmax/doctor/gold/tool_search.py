@@ -1,8 +1,9 @@
 """Searches for solutions by tool calls, for environments that show none.
 
-Three ways are tried. *Looking up*: call tools with values of the prompt and of earlier results until a result contains
-the truth. *Querying*: the same with SQL. *Doing*: extend a list of calls by whatever raises the reward. What solved one
-row is tried first on the next, so that after the first few a row takes a handful of calls.
+Four ways are tried. *Looking up*: call tools with values of the prompt and of earlier results until a result contains
+the truth. *Querying*: the same with SQL. *Doing*: a call for each entry of a list of the row, or a list of calls which
+is extended by whatever raises the reward. *Quoting*: say what a tool has told. What solved one row is tried first on
+the next, so that after the first few a row takes a handful of calls.
 
 A call with a number that the model cannot know would teach it to guess. Between bounds that the prompt names, the
 number is approached by halves instead, as one who listens to the tool's answers does.
@@ -13,13 +14,14 @@ from __future__ import annotations
 import json
 import re
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from itertools import zip_longest
 from time import perf_counter
 
-from benchmax.doctor.gold.call_values import Arguments, arguments, values
+from benchmax.doctor.gold.call_values import Arguments, arguments, one_for_each, values, values_in_json
+from benchmax.doctor.gold.forms import PLAIN, Form, asked_forms
 from benchmax.doctor.gold.sql_queries import find_query, statement_parameter, tables
 from benchmax.doctor.gold.truths import question
 from benchmax.doctor.probe_answers import mentions
@@ -40,6 +42,8 @@ PLAYS = 1500
 """Rollouts for one example."""
 WIDE = 36
 """First calls that are followed by a second one, where no single call earns anything."""
+QUOTED, QUOTED_VALUES, QUOTED_FORMS = 40, 4, 2
+"""Results that are quoted, values in one of them, and forms that the prompt asks for."""
 ENOUGH = 1 - 1e-9
 _WHOLE = re.compile(r"(?<![\w.])-?\d+\b(?!\.\d)")
 
@@ -63,6 +67,8 @@ class Path:
 
     steps: list[Step] = field(default_factory=list)
     results: list[str] = field(default_factory=list)
+    answer: str = ""
+    """What is said at the end, where that is no text known before the calls."""
 
     @property
     def calls(self) -> list[ToolCall]:
@@ -90,9 +96,9 @@ class ProgramSearch:
 
     async def solve(
         self, example: Example, truth: str | None, answer: str, least: float
-    ) -> tuple[list[ToolCall], float] | None:
-        """The calls after which `answer` earns more than `least`, and what it earns."""
-        ways = {"look up": self._look_up, "query": self._query, "do": self._do}
+    ) -> tuple[list[ToolCall], str, float] | None:
+        """The calls after which `answer`, or what a tool said, earns more than `least`, that text and what it earns."""
+        ways = {"look up": self._look_up, "query": self._query, "do": self._do, "quote": self._quote}
         self._began = perf_counter()
         try:
             # The way that solved the last row goes first.
@@ -102,7 +108,7 @@ class ProgramSearch:
                     path, reward = found
                     self.last = name
                     self.solved_with.update((at, step.pattern) for at, step in enumerate(path.steps))
-                    return path.calls, reward
+                    return path.calls, path.answer or answer, reward
             return None
         finally:
             self._seconds -= perf_counter() - self._began
@@ -205,7 +211,8 @@ class ProgramSearch:
 
     async def _do(self, example: Example, truth: str | None, answer: str, least: float) -> tuple[Path, float] | None:
         """Calls that change something, none of which the model could only guess where there is another way."""
-        found = await self._again(example, answer) or await self._raise(example, answer, least)
+        found = await self._again(example, answer) or await self._for_each(example, answer, least)
+        found = found or await self._raise(example, answer, least)
         if found is not None:
             self._done = [step.pattern for step in found[0].steps], found[1]
         if found is None or (halves := self._by_halves(example, found[0])) is None:
@@ -222,6 +229,16 @@ class ProgramSearch:
             return None
         reward = await self._earns(example, path.calls, answer)
         return (path, reward) if reward is not None and reward >= earned - 1e-9 else None
+
+    async def _for_each(self, example: Example, answer: str, least: float) -> tuple[Path, float] | None:
+        """A call with each entry of a list or table of the row, and then, where there is one, a tool that ends it."""
+        last = [Step(ToolCall(tool.name, "{}"), ()) for tool in self.tools if not _parameters(tool)]
+        lists = [[_step(tool, made) for made in each] for tool in self.tools for each in one_for_each(tool, example)]
+        paths = [Path([*steps, *end]) for steps in lists for end in ([], *([step] for step in last))]
+        earned = await self._earn_all(example, [path.calls for path in paths], answer)
+        paid = [(path, reward) for path, reward in zip(paths, earned, strict=True) if reward is not None]
+        best = max(paid, key=lambda each: each[1], default=None)
+        return best if best is not None and best[1] > least + 4e-9 else None
 
     def _by_halves(self, example: Example, path: Path) -> Path | None:
         """The way to a hidden number by the middle of what is left; None where the call holds no such number."""
@@ -289,6 +306,25 @@ class ProgramSearch:
                 return Path([step] * times), reward
         return None
 
+    # Quoting
+
+    async def _quote(self, example: Example, truth: str | None, answer: str, least: float) -> tuple[Path, float] | None:
+        """A call whose result, or a value in it, is the answer, though no column holds it."""
+        if self.solved_with and self.last != "quote":
+            return None  # rows of one environment are solved in one way
+        found = {path.results[-1]: path for path in await self._extend(example, Path(), "", False)}
+        forms = [PLAIN, *asked_forms(f"{self.player.host.env.system_prompt}\n{question(example)}")[:QUOTED_FORMS]]
+        told = [(path, text) for path in list(found.values())[:QUOTED] for text in _sayings(path.results[-1], forms)]
+        probes = [Probe(str(at), text, ((path.steps[-1].call,),)) for at, (path, text) in enumerate(told)]
+        played = await self.player.play(example, probes) if probes else []
+        best = max(
+            (each for each in played if each.total is not None), key=lambda each: each.total or 0.0, default=None
+        )
+        if best is None or best.total is None or best.total <= least + 4e-9:
+            return None
+        path = told[int(best.kind)][0]
+        return Path(path.steps, path.results, best.text), best.total
+
     # Playing
 
     async def _earns(self, example: Example, calls: Sequence[ToolCall], answer: str) -> float | None:
@@ -301,6 +337,16 @@ class ProgramSearch:
         probes = [Probe(str(at), answer, tuple((call,) for call in calls)) for at, calls in enumerate(many)]
         answers = {answer.kind: answer.total for answer in await self.player.play(example, probes)}
         return [answers.get(str(at)) for at in range(len(many))]
+
+
+def _sayings(result: str, forms: Sequence[Form]) -> list[str]:
+    """What may be quoted of a result: all of it, or one of the values in it."""
+    inside = [str(value.value) for value in values_in_json("result", result) if isinstance(value.value, str | int)]
+    return [form.write(text.strip()) for text in (result, *inside[:QUOTED_VALUES]) for form in forms]
+
+
+def _parameters(tool: ToolDefinition) -> bool:
+    return bool(tool.input_schema.get("properties")) if isinstance(tool.input_schema, Mapping) else True
 
 
 def _step(tool: ToolDefinition, made: Arguments) -> Step:

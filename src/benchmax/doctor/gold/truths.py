@@ -13,6 +13,8 @@ import string
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
+from benchmax.doctor.gold import notations
+from benchmax.doctor.gold.notations import plain
 from benchmax.doctor.gold.spellings import spellings
 from benchmax.doctor.gold.templates import filled, filled_in_order
 from benchmax.envs.base_env import PROMPT_COLUMNS
@@ -28,6 +30,7 @@ LONGEST = 8_000
 MOST_ITEMS = 50
 DEPTH = 3
 """How deep nested tables are read."""
+NEWLINE = "\n"
 SHORT_WORDS = 3
 """Words of an answer that is also tried in other cases: yes, Yes, YES."""
 
@@ -86,11 +89,21 @@ def truths(example: Example, system_prompt: str = "") -> list[Truth]:
     ]
 
 
+def is_likely(name: str) -> bool:
+    """Whether a column is named like one that holds the answer."""
+    return _LIKELY.search(name.rpartition(".")[2].lower()) is not None
+
+
+def is_short(value: Any) -> bool:
+    """Whether a value is a text of a few words."""
+    return isinstance(value, str) and 0 < len(value.split()) <= SHORT_WORDS
+
+
 def _likelihood(name: str) -> int:
     leaf = name.rpartition(".")[2].lower()
     if leaf in TRUTH_KEYS:
         return TRUTH_KEYS.index(leaf)
-    return len(TRUTH_KEYS) + (not _LIKELY.search(leaf)) + 2 * name.startswith("init_rollout_args")
+    return len(TRUTH_KEYS) + (not is_likely(name)) + 2 * name.startswith("init_rollout_args")
 
 
 def columns(example: Example) -> Iterator[tuple[str, Any]]:
@@ -140,7 +153,8 @@ def _readings(name: str, value: Any, example: Example) -> Iterator[Truth]:
             yield from _list_readings(name, value)
         case Mapping():
             yield Truth(f"{name} as JSON", _json(value))
-            yield from _table_readings(name, value)
+            yield from _noted(name, notations.of_table(value))
+            yield from _noted(name, notations.of_pairs(value))
         case _:
             yield Truth(name, str(value))
 
@@ -166,18 +180,22 @@ def _list_readings(name: str, value: Sequence[Any]) -> Iterator[Truth]:
     items = list(value)[:MOST_ITEMS]
     single = all(isinstance(item, str | int | float) for item in items)
     if single:
-        yield Truth(f"the first of {name}", _plain(items[0]))
+        yield Truth(f"the first of {name}", plain(items[0]))
         yield from _joined(name, items)
     yield Truth(f"{name} as JSON", _json(items))
+    if single:
+        yield from _noted(name, notations.of_items(items))
     if items and all(isinstance(item, Mapping) for item in items):
-        yield from _rows_readings(name, items)
+        yield from _noted(name, notations.of_rows(items))
+    if notations.is_grid(items):
+        yield from _noted(name, notations.of_grid(items))
     if single:
         yield from _joined(f"{name} backwards,", items[::-1])
         yield from _joined(f"{name} in order,", _sorted(items))
 
 
 def _joined(name: str, items: Sequence[Any]) -> Iterator[Truth]:
-    texts = [_plain(item) for item in items]
+    texts = [plain(item) for item in items]
     yield from (Truth(f"{name} with {how}", joint.join(texts)) for how, joint in _JOINTS.items())
 
 
@@ -186,36 +204,6 @@ def _sorted(items: list[Any]) -> list[Any]:
         return sorted(items)
     except TypeError:
         return items
-
-
-def _table_readings(name: str, table: Mapping[str, Any]) -> Iterator[Truth]:
-    """A table in the usual notations."""
-    yield Truth(f"{name} as lines", "\n".join(f"{key}: {_plain(item)}" for key, item in table.items()))
-    yield Truth(f"{name} as YAML", "\n".join(line for item in table.items() for line in _yaml(*item)))
-    texts = [_plain(item) for item in table.values()]
-    yield Truth(f"the values of {name} with commas", ", ".join(texts))
-    yield Truth(f"the values of {name} as a table row", f"| {' | '.join(texts)} |")
-
-
-def _rows_readings(name: str, rows: Sequence[Mapping[str, Any]]) -> Iterator[Truth]:
-    """Rows with the same keys as a table, with the keys as its header."""
-    cells = [[_plain(item) for item in row.values()] for row in rows]
-    if any(list(row) != list(rows[0]) for row in rows):
-        return
-    csv = "\n".join(",".join(map(_csv_cell, line)) for line in (list(rows[0]), *cells))
-    yield Truth(f"{name} as CSV", csv)
-    lined = [f"| {' | '.join(line)} |" for line in (list(rows[0]), ["---"] * len(rows[0]), *cells)]
-    yield Truth(f"{name} as a Markdown table", "\n".join(lined))
-
-
-def _csv_cell(text: str) -> str:
-    return '"' + text.replace('"', '""') + '"' if re.search(r"[\",\n]", text) else text
-
-
-def _yaml(key: str, value: Any) -> list[str]:
-    if isinstance(value, list):
-        return [f"{key}:", *(f"  - {_plain(item)}" for item in value)]
-    return [f"{key}: {_plain(value)}"]
 
 
 def _as_option(name: str, value: float, example: Example) -> Iterator[Truth]:
@@ -240,7 +228,13 @@ def _letter_of(name: str, value: str, example: Example) -> Iterator[Truth]:
 
 
 def _spelled(name: str, value: Any, asked: str) -> Iterator[Truth]:
-    return (Truth(f"{name} as {how}", text) for how, text in spellings(value, asked))
+    yield from (Truth(f"{name} as {how}", text) for how, text in spellings(value, asked))
+    if isinstance(value, Mapping):
+        yield from _noted(name, notations.of_table_in(asked, value))
+
+
+def _noted(name: str, found: Iterator[notations.Notation]) -> Iterator[Truth]:
+    return (Truth(f"{name} {how}", text, how == notations.AS_XML) for how, text in found)
 
 
 def _together(example: Example, asked: str) -> Iterator[Truth]:
@@ -251,15 +245,36 @@ def _together(example: Example, asked: str) -> Iterator[Truth]:
     for label, columns in (("the columns the prompt names", named), ("all columns", task)):
         if len(columns) > 1:
             yield Truth(f"{label} as JSON", _json(columns))
-            yield from _table_readings(label, columns)
+            yield from _noted(label, notations.of_table_in(asked, columns))
+            yield from _noted(label, notations.of_table(columns))
+    yield from (*_headed(task), *_continued(example))
     for label, columns in (("the columns", task), *((name, value) for name, value in task.items())):
         if isinstance(columns := _unpacked(columns), Mapping):
-            whole = {key: _plain(value) for key, value in columns.items()}
+            whole = {key: plain(value) for key, value in columns.items()}
             # A list may hold alternatives, of which one is the answer.
-            first = {key: _plain(value[0] if _is_list(value) else value) for key, value in columns.items()}
+            first = {key: plain(value[0] if _is_list(value) else value) for key, value in columns.items()}
             texts = (*filled(asked, whole), *(filled(asked, first) if first != whole else ()))
             texts = (*texts, *filled_in_order(asked, list(whole.values())))
             yield from (Truth(f"{label} in the prompt's template {at}", text, True) for at, text in enumerate(texts, 1))
+
+
+def _headed(task: Mapping[str, Any]) -> Iterator[Truth]:
+    """Rows of cells in one column, under a header in another."""
+    values = {name: _unpacked(value) for name, value in task.items()}
+    for name, grid in values.items():
+        for other, header in values.items() if notations.is_grid(grid) else ():
+            if isinstance(header, list) and len(header) == len(grid[0]) and all(isinstance(h, str) for h in header):
+                yield from _noted(f"{name} under {other}", notations.of_cells(header, grid))
+
+
+def _continued(example: Example) -> Iterator[Truth]:
+    """A text that goes on where another ends, as the body of a function does after its head."""
+    task = {name: value for name, value in (example.get("task") or {}).items() if isinstance(value, str)}
+    for name, value in task.items():
+        if value[:1].isspace() and value.strip() and name not in PROMPT_COLUMNS:
+            for other, begun in task.items():
+                if other != name and begun.strip():
+                    yield Truth(f"{other} and {name}", f"{begun}{'' if begun.endswith(NEWLINE) else NEWLINE}{value}")
 
 
 def _is_list(value: Any) -> bool:
@@ -268,10 +283,6 @@ def _is_list(value: Any) -> bool:
 
 def _is_empty(value: Any) -> bool:
     return value is None or (isinstance(value, str | list | dict) and not value)
-
-
-def _plain(value: Any) -> str:
-    return value if isinstance(value, str) else _json(value)
 
 
 def _json(value: Any) -> str:

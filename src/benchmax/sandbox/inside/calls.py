@@ -50,6 +50,11 @@ class Running:
         """Whether the other call can be run by this process that stands ready, or soon will."""
         return self.failed is None and self.by is None and self.kind == other.kind
 
+    def note_failure(self, reason: str | None) -> None:
+        """Why it could not begin, unless it was to end before: then its room went from under it."""
+        if reason is not None and self.by is None:
+            self.failed = reason
+
     @property
     def may_wait(self) -> bool:
         """Whether its process can be made ready before its call comes; a room on the disk is one call's own."""

@@ -153,7 +153,7 @@ class Server:
                 self._end(call, None)  # it was to end before it was there
         else:
             call.status = message["status"]
-            self._note_failure(call, message.get("failed"))
+            call.note_failure(message.get("failed"))
             self._end(call, None)
             if call.room is None:
                 self._gone(call)
@@ -213,11 +213,6 @@ class Server:
         self._end(call, None)
         if call.room is None:
             self._gone(call)
-
-    def _note_failure(self, call: Running, reason: str | None) -> None:
-        """Why it could not begin, unless it was to end before: then its room went from under it."""
-        if reason is not None and call.by is None:
-            call.failed = reason
 
     def _make_ready(self, call: Running) -> None:
         if not self._roomy:
@@ -320,7 +315,7 @@ class Server:
             self._listen(call.listener, lambda: self._refused(call))
             return
         if data:
-            self._note_failure(call, json.loads(data)["failed"])
+            call.note_failure(json.loads(data)["failed"])
         self._ignore(call.line.fileno())
         call.line.close()
 

@@ -1,0 +1,215 @@
+"""Is there an answer that earns, and is it the one that the rows and the prompt tell?"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import replace
+from functools import partial
+
+from benchmax.doctor import probe_answers
+from benchmax.doctor.evidence import Evidence, total_of
+from benchmax.doctor.findings import Finding, error, warning
+from benchmax.doctor.gold.finder import OWN
+from benchmax.doctor.gold.forms import PLAIN, THOUGHT, asked_forms
+from benchmax.doctor.gold.truths import TRUTH_KEYS, columns, is_likely, is_short, truths
+from benchmax.doctor.probe_player import PlayedAnswer
+from benchmax.doctor.quoting import beside_gold, earned, quote
+from benchmax.doctor.registry import check, gold, needs, scored, searched
+from benchmax.doctor.tool_arguments import arguments_for
+from benchmax.envs.types import Example
+
+_MARKS = re.compile(r"<\w|```|\\boxed|####")
+LOST = 0.34
+"""The share of the gold reward below which an answer counts as refused."""
+_CALLS = " and the tool calls it takes in gold_tool_calls, or a whole conversation in demonstrate"
+
+
+@check("nothing-earns", "some answer earns more than nonsense", searched)
+def nothing_earns(evidence: Evidence) -> Iterator[Finding]:
+    if not evidence.nothing_earns or any((answer.total or 0.0) > 0 for answer in evidence.scored):
+        return  # that every answer earns the same is reported by constant-reward
+    if not evidence.gold_text_known:
+        return  # reported by gold-unknown
+    # Tools or prepared files may be needed to earn anything, and a text alone cannot show that.
+    excused = evidence.needs_more_than_text and not evidence.gold_overridden
+    unknown = evidence.calls_unknown
+    example = evidence.sample[0]
+    columns = ", ".join(example.get("task") or {}) or "none"
+    asked = len(evidence.gold.asked)
+    forms = f"in {asked} form{'s' * (asked > 1)} that the prompt asks for and in the usual ones"
+    forms = forms if asked else "in the usual forms; the prompt asks for none"
+    finding = (warning if excused else error)(
+        "No answer earns anything: the reward is broken, or a good answer looks different from all that were tried.",
+        f"{evidence.gold.tried + len(evidence.answers)} answers were tried, made from the columns {columns}, as text, "
+        f"JSON and code, {forms}",
+        f"Write down a perfect answer in gold_completion{_CALLS * unknown}; "
+        "if that earns nothing either, correct compute_reward.",
+    )
+    code = gold_stub(evidence, example) + (calls_stub(evidence, example) if unknown else "")
+    yield replace(finding, code=code)
+
+
+def gold_stub(evidence: Evidence, example: Example) -> str:
+    """`gold_completion` ready to paste, with the row's columns and the form the prompt asks for."""
+    task = example.get("task") or {}
+    likely = truths(example)
+    column = next((name for name in task if likely and likely[0].label.startswith(name)), next(iter(task), "answer"))
+    form = evidence.gold.asked[0] if evidence.gold.asked else PLAIN
+    written = form.write("{truth}") if not form.as_json_key else '{{"' + form.as_json_key + '": "{truth}"}}'
+    return (
+        "@classmethod\n"
+        "def gold_completion(cls, example):\n"
+        f"    truth = example['task'][{column!r}]  # or another column: {', '.join(task) or 'there are none'}\n"
+        f"    return f{written!r}\n"
+    )
+
+
+def calls_stub(evidence: Evidence, example: Example) -> str:
+    """`gold_tool_calls` ready to paste, with the first tool and arguments that fit its schema."""
+    tool = evidence.tools[0]
+    return (
+        "@classmethod\n"
+        "def gold_tool_calls(cls, example):\n"
+        f"    # from benchmax import ToolCall; the columns are {', '.join(example.get('task') or {}) or 'none'}\n"
+        f"    return [ToolCall({tool.name!r}, json.dumps({arguments_for(tool)!r}))]\n"
+    )
+
+
+_DEMONSTRATED = needs(
+    lambda evidence: evidence.demonstrated or evidence.demonstrate_error,
+    "there is no demonstrate, or siblings are compared",
+    after=scored,
+)
+
+
+@check("demonstrate-earns-nothing", "demonstrate shows a solution that earns", _DEMONSTRATED)
+def demonstrate_earns_nothing(evidence: Evidence) -> Iterator[Finding]:
+    answers = evidence.demonstrated
+    low = [answer for answer in answers if answer.total is None or answer.total <= _floor_on(evidence, answer) + 1e-9]
+    if evidence.demonstrate_error:
+        fix = "Correct demonstrate; tools are called as a model calls them."
+        yield warning("demonstrate failed.", evidence.demonstrate_error, fix)
+    elif low:
+        yield warning(
+            f"demonstrate earns no more than nonsense on {len(low)} of {len(answers)} rows.",
+            f"its last turn {quote(low[0].text)} earned {earned(low[0])}",
+            "Let it end with the answer that compute_reward rewards: a warm start shows only solutions that earn.",
+        )
+
+
+@check("gold-scores-low", "the gold answer scores high", gold)
+def gold_scores_low(evidence: Evidence) -> Iterator[Finding]:
+    answers = evidence.best("gold")
+    low = [answer for answer in answers if (answer.total or 0.0) <= _floor_on(evidence, answer) + 1e-9]
+    if evidence.erratic or evidence.nothing_earns:
+        return
+    yield from _only_uncleaned(evidence)
+    yield from _other_column(evidence)
+    if not answers or not low:
+        return
+    excused = evidence.needs_more_than_text and not evidence.gold_overridden
+    best = evidence.gold.best.name if evidence.gold.best else ""
+    truths_of = [
+        [evidence.truth(answer.example) or "" for answer in each]
+        for each in (low, [a for a in answers if a not in low])
+    ]
+    common = probe_answers.set_apart(*truths_of)
+    yield (error if len(low) * 2 >= len(answers) and not excused else warning)(
+        f"The gold answer earns no more than nonsense on {len(low)} of {len(answers)} rows.",
+        f"{quote(low[0].text)} ({best}) earned {earned(low[0])}; nonsense earns {_floor_on(evidence, low[0]):g}"
+        + f"; their answers, and no others, {common}" * bool(common),
+        "Check that compute_reward reads the form the system prompt asks for. "
+        "If a good answer looks different, override gold_completion to show one.",
+    )
+
+
+def _only_uncleaned(evidence: Evidence) -> Iterator[Finding]:
+    """The truth earns with what is invisible in it, and not as a model writes it."""
+    clean = evidence.best("clean-gold")
+    clean = [each for each in clean if (evidence.gold_for([each]) or 0.0) > _floor_on(evidence, each) + 1e-9]
+    lost = [answer for answer in clean if total_of(answer) <= _floor_on(evidence, answer) + 1e-9]
+    if clean and len(lost) == len(clean):
+        truth = evidence.truth(lost[0].example) or ""
+        yield error(
+            "The right answer earns only with characters that cannot be seen.",
+            f"the truth is {truth[:60]!a}; {quote(lost[0].text)} earned {earned(lost[0])}",
+            "Clean the rows, and strip what is compared on both sides: no model writes these characters.",
+        )
+
+
+def _other_column(evidence: Evidence) -> Iterator[Finding]:
+    """A short text in a column named like the answer earns nothing, and one in a column named otherwise does."""
+    found, best = evidence.gold, evidence.gold.best
+    task = evidence.sample[0].get("task") or {}
+    named = next((name for name in TRUTH_KEYS if is_short(task.get(name))), None)
+    paid = next((name for name in task if best and best.label.partition(" ")[0] == name), None)
+    if named is None or paid is None or not found.works or is_likely(paid) or not is_short(task[paid]):
+        return
+    own = [reward for way, reward in found.earned.items() if named in way.label.split()]
+    if own and max(own) <= found.floor + 1e-9:
+        most = max(found.earned.values())
+        yield warning(
+            f"The column {named!r} earns nothing, and {paid!r} does.",
+            f"{quote(task[named])} earned {max(own):g} in every form, {quote(task[paid])} up to {most:g}",
+            f"Compare with task[{named!r}] if that is the answer; if it is not, give the columns names that say so.",
+        )
+
+
+@check("unasked-form", "the form that earns is the one the prompt asks for", gold)
+def unasked_form(evidence: Evidence) -> Iterator[Finding]:
+    yield from _punished_thought(evidence)
+    found, best = evidence.gold, evidence.gold.best
+    told = asked_forms(evidence.system_prompt)
+    # Labels, keys and quotes in a row's own text are mostly those of its data: `Question: …`, `{"id": 3}`.
+    forms = [form for form in found.asked if form in told or _MARKS.match(form.template)]
+    if best is None or best.label == OWN or not found.works or not forms or best.form in found.asked:
+        return
+    if best.form.template.startswith(THOUGHT):
+        return  # the form that was asked for, after the thought that was asked for
+    if not all(map(partial(_is_bare, evidence), evidence.sample)):
+        return  # a joined list or a table has a form of its own, which the prompt may well ask for
+    asked = [way for way in found.ways if way.label == best.label and way.form in forms]
+    if asked and max(found.earned[way] for way in asked) <= found.floor + 1e-9:
+        yield warning(
+            "The form that the prompt asks for does not earn.",
+            f"{best.name} earns {found.earned[best]:g}; {asked[0].name} earns {found.earned[asked[0]]:g}",
+            "Let prompt and reward agree on the form; a model that follows the prompt learns nothing here.",
+        )
+
+
+def _punished_thought(evidence: Evidence) -> Iterator[Finding]:
+    """The prompt asks for reasoning, and the answer earns nothing after it."""
+    worked = evidence.best("worked-gold")
+    if worked and evidence.gold_works and not evidence.grouped and (evidence.share("worked-gold") or 0.0) < LOST:
+        yield warning(
+            "The reasoning that the prompt asks for costs the reward.",
+            beside_gold(evidence, "worked-gold"),
+            "Read the answer at the end of the text or in a form of its own, not the first number or the whole text.",
+        )
+
+
+def _is_bare(evidence: Evidence, example: Example) -> bool:
+    """Whether the answer without its form is a single value of the row."""
+    truth = (evidence.gold.truth(example) or "").lower()
+    return any(str(value).lower() == truth for _, value in columns(example))
+
+
+@check("gold-unknown", "a gold answer is known", scored)
+def gold_unknown(evidence: Evidence) -> Iterator[Finding]:
+    if evidence.gold.error:
+        yield warning("gold_completion raised.", evidence.gold.error, "Correct gold_completion.")
+    elif not evidence.gold_text_known:
+        finding = warning(
+            "No gold answer is known, so half of the probes have no measure.",
+            "the task has no column that could be the answer",
+            "Override gold_completion(cls, example) to return a good answer.",
+        )
+        yield replace(finding, code=gold_stub(evidence, evidence.sample[0]))
+
+
+def _floor_on(evidence: Evidence, gold_answer: PlayedAnswer) -> float:
+    """What answers without content earn on the same example, or on average where they were not tried."""
+    empty = evidence.of("nothing", "garbage")
+    here = [total_of(each) for each in empty if each.example["id"] == gold_answer.example["id"]]
+    return max(here, default=evidence.floor)
