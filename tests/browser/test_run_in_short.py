@@ -87,6 +87,37 @@ def test_a_checkpoint_has_only_what_was_measured_of_it(open_page, world, recorde
     assert cells[2] == "–", "held-out rows were played after steps 8 and 12"
 
 
+def test_what_a_warm_start_brought_is_not_called_training(open_page, world, recorded):
+    """Its weights are those of step 0; they may be the best that were kept."""
+    run = run_of(world, (0.7, 0.7, 0.6, 0.6), ((0, 0.0), (4, 0.5)), name="warm")
+    world.add_points(run, [(0, "warm_start", 1e9, {"reward/mean": 0.8, "solve_rate": 0.75, **SPREAD})])
+    folder = world.data.run(run) / "checkpoints"
+    newest = sorted((recorded / "checkpoints").glob("step-*"))[-1]
+    for name in ("step-0", "step-4"):
+        shutil.copytree(newest, folder / name)
+    (folder / "best").write_text("step-0")
+    page = open_page(f"/experiments/{run}")
+    told = answer(page, "Did it learn?")
+    told.get_by_text("Yes, then it fell", exact=True).wait_for()
+    words = " ".join(told.inner_text().split())
+    assert "0.000 → 0.800 (0.800 after the warm start), now 0.500; 75% of them solved" in words
+    best = answer(page, "What is its best checkpoint?")
+    best.get_by_text("the highest of those kept").wait_for()
+    assert "Held-out reward 0.800" in " ".join(best.inner_text().split())
+    page.get_by_text("eval after the warm start").first.wait_for()
+    page.get_by_role("link", name="Download it or continue from it").click()
+    row = page.get_by_role("row").filter(has_text="best")
+    row.wait_for()
+    assert row.get_by_role("cell").all_inner_texts()[2] == "0.800"
+
+
+def test_before_the_first_evaluation_of_trained_weights_rows_are_not_compared(open_page, world):
+    run = run_of(world, (0.1, 0.7), ((0, 0.0),), name="too early", status="active")
+    page = open_page(f"/experiments/{run}")
+    answer(page, "Does it learn?").get_by_text("Too early to tell").wait_for()
+    answer(page, "Is it cheating?").get_by_text("No alert so far.").wait_for()
+
+
 def test_signs_of_cheating_are_counted_and_lead_to_their_rollouts(open_page, world):
     from benchmax.platform.store.runs import events
 
@@ -160,7 +191,7 @@ def test_a_run_that_failed_before_any_reward_offers_the_doctor(open_page, world)
         session.get(Run, run).paths = {"env_cls_path": "envs/built-in/calculator/0/env-cls.pkl"}
     page = open_page(f"/experiments/{run}")
     why = page.locator(".note").filter(has_text="No rollout got a reward")
-    why.get_by_text("The doctor has not examined its environment.").wait_for()
+    why.get_by_text("The doctor has not examined its environment on the platform.").wait_for()
     why.get_by_role("button", name="Examine it").wait_for()
 
 

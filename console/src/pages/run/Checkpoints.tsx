@@ -29,6 +29,7 @@ import {
   useGo,
 } from "../../ui";
 import { useRun } from "./context";
+import { heldOut } from "./verdict";
 
 type Checkpoint = Schemas["Checkpoint"];
 
@@ -39,12 +40,15 @@ export default function Checkpoints() {
   const { id, tabHref } = useRun();
   const found = useCheckpoints(id);
   const train = useScalars(id, "train");
-  const held = useScalars(id, "eval");
+  const evaluated = useScalars(id, "eval");
+  const warm = useScalars(id, "warm_start");
   const [fork, setFork] = useState<Checkpoint | null>(null);
   const download = useDownload(id);
   if (found.isError) return <ErrorNote error={found.error} onRetry={() => found.refetch()} />;
   // A dash says that nothing was measured: not before it is known.
-  if (found.isPending || train.isPending || held.isPending) return <Skeleton />;
+  if (found.isPending || train.isPending || evaluated.isPending || warm.isPending) return <Skeleton />;
+  const held = heldOut(evaluated.data, warm.data);
+  const heldAt = (step: number | null) => held.findLast((each) => each.step === step)?.value ?? null;
   const rows = [...found.data.checkpoints].reverse();
   if (rows.length === 0) {
     return (
@@ -74,8 +78,8 @@ export default function Checkpoints() {
       head: "Eval reward",
       width: "110px",
       align: "right",
-      sort: (row) => value(held.data?.get("reward/mean"), row.step),
-      cell: (row) => <Num value={value(held.data?.get("reward/mean"), row.step)} as="reward" />,
+      sort: (row) => heldAt(row.step),
+      cell: (row) => <Num value={heldAt(row.step)} as="reward" />,
     },
     {
       id: "bytes",

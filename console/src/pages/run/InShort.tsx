@@ -8,16 +8,18 @@ import { useScalars } from "../../api/scalars";
 import { Button, ErrorNote, format, Link, Pill, Skeleton, Spinner, type Tone } from "../../ui";
 import { Baseline } from "./Baseline";
 import { useRun } from "./context";
-import { byHeart, gained, learned, type Mean, means, shortcuts, UNSURE } from "./verdict";
+import { byHeart, FEW, gained, heldOut, learned, type Mean, means, shortcuts, UNSURE } from "./verdict";
 
 export function InShort() {
   const { id, run, live } = useRun();
   const trained = useScalars(id, "train");
   const evaluated = useScalars(id, "eval");
+  const warm = useScalars(id, "warm_start");
   // Half of the numbers would tell another story.
-  if (trained.isPending || evaluated.isPending) return run.latestStep === null ? null : <Skeleton height={144} />;
+  if (trained.isPending || evaluated.isPending || warm.isPending)
+    return run.latestStep === null ? null : <Skeleton height={144} />;
   const train = means(trained.data);
-  const held = means(evaluated.data);
+  const held = heldOut(evaluated.data, warm.data);
   if (train.length === 0) return null;
   return (
     <dl className="short" aria-label="In short">
@@ -56,19 +58,18 @@ function Answer({
 }
 
 function Learned({ train, held, live }: { train: Mean[]; held: Mean[]; live: boolean }) {
-  const { id } = useRun();
-  const rate = useScalars(id, "eval").data?.get("solve_rate");
   const found = learned(train, held);
-  // Both numbers are of one evaluation. Where all counted as solved from the beginning, that says nothing.
-  const solved = found && rate?.y[0] !== 1 && rate?.y[rate.x.indexOf(found.step)];
+  // Where all counted as solved from the beginning, that says nothing.
+  const solved = found && held[0]?.solved !== 1 && found.solved;
+  const warm = held.find((each) => each.warm);
   const question = live ? "Does it learn?" : "Did it learn?";
-  if (!found)
+  if (!found || (live && !found.heldOut && train.length < FEW))
     return (
       <Answer question={question} word="Too early to tell">
         <span>It shows after a few steps and two evaluations.</span>
       </Answer>
     );
-  if (found.word === UNSURE && rate?.x[0] === 0 && rate.y[0] === 1)
+  if (found.word === UNSURE && held[0]?.step === 0 && held[0].solved === 1)
     return (
       <Answer question={question} word="Nothing to learn" tone="warn">
         <span>
@@ -85,6 +86,7 @@ function Learned({ train, held, live }: { train: Mean[]; held: Mean[]; live: boo
         <b>
           {format.reward(found.from)} → {format.reward(found.to)}
         </b>
+        {found.heldOut && warm && <> ({format.reward(warm.value)} after the warm start)</>}
         {found.fell !== null && <>, now {format.reward(found.fell)}</>}
         {found.chance && <>, which may be chance</>}
         {found.heldOut ? (
@@ -128,7 +130,9 @@ function Cheating({ train, held }: { train: Mean[]; held: Mean[] }) {
         </span>
       )}
       {!rung.length && !gap && (
-        <span>{held.length ? "No alert, and held-out rows pay as training rows do." : "No alert so far."}</span>
+        <span>
+          {(held.at(-1)?.step ?? 0) > 0 ? "No alert, and held-out rows pay as training rows do." : "No alert so far."}
+        </span>
       )}
       <Examined {...doctor} />
     </Answer>
@@ -187,7 +191,7 @@ function Examined({ environment, report, going, error, examine }: ReturnType<typ
   if (!report)
     return (
       <span>
-        The doctor has not examined its environment.{" "}
+        The doctor has not examined its environment on the platform.{" "}
         <Button size="small" kind="quiet" onClick={examine}>
           Examine it
         </Button>
@@ -211,9 +215,9 @@ function Best({ held }: { held: Mean[] }) {
   const kept = checkpoints.data?.checkpoints;
   if (!kept) return null;
   const best = kept.find((each) => each.best) ?? kept.find((each) => each.latest);
-  const measured = held.find((each) => each.step === best?.step);
-  // The first evaluation, where it was made before the first step.
-  const start = held[0]?.step === 0 ? held[0] : undefined;
+  const measured = held.findLast((each) => each.step === best?.step);
+  // The first evaluation, where it was made before all.
+  const start = held[0]?.step === 0 && !held[0].warm ? held[0] : undefined;
   const better = !measured || !start || measured === start || gained(start, measured);
   if (!best)
     return (

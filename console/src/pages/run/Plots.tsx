@@ -51,11 +51,12 @@ export function Plots({ mode, story }: { mode: Mode; story?: React.ReactNode }) 
   const whole = search.get("range") !== "";
   const train = useScalars(id, "train", whole);
   const held = useScalars(id, "eval", whole);
+  const warm = useScalars(id, "warm_start");
   const others = useMemo(() => beside(search.get("with")), [search]);
   const compared = useScalarsOf(others, mode);
   const own = mode === "train" ? train : held;
   const overlay = search.get("overlay", "on") === "on";
-  const sources = useSources(mode, overlay, train.data, held.data, compared, useNames(others));
+  const sources = useSources(mode, overlay, train.data, held.data, warm.data, compared, useNames(others));
   const time = search.get("x") === "time";
   const view = useView(sources[0], mode, tabHref, time);
   if (own.isError) return <ErrorNote error={own.error} onRetry={() => own.refetch()} />;
@@ -90,6 +91,7 @@ function useSources(
   overlay: boolean,
   train: Scalars | undefined,
   held: Scalars | undefined,
+  warm: Scalars | undefined,
   compared: readonly (Scalars | undefined)[],
   names: readonly string[],
 ): Source[] {
@@ -99,6 +101,9 @@ function useSources(
     const tested = { id: "eval", label: "eval", scalars: held, color: "--series-2", times, dots: true };
     const [main, beside] = mode === "train" ? [trained, tested] : [tested, trained];
     const own: Source[] = overlay ? [main, beside] : [main];
+    // Else training would seem to have brought what the warm start did.
+    if (warm?.size && own.includes(tested))
+      own.push({ ...tested, id: "warm", label: "eval after the warm start", scalars: warm, color: "--series-8" });
     const others = compared.map((scalars, index) => ({
       id: `with ${index}`,
       label: names[index] ?? "",
@@ -108,7 +113,7 @@ function useSources(
       aside: true,
     }));
     return [...own, ...others];
-  }, [mode, overlay, train, held, compared, names]);
+  }, [mode, overlay, train, held, warm, compared, names]);
 }
 
 /** What the trainer did on the way, where the charts show it. */

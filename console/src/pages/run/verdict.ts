@@ -5,15 +5,15 @@ import type { Tone } from "../../ui";
 
 type RunEvent = Schemas["RunEvent"];
 
-/** A mean with its standard error, and the step it was measured after. */
-export type Mean = { value: number; error: number; step: number };
+/** A mean with its standard error, the step it was measured after, and the share that was solved. */
+export type Mean = { value: number; error: number; step: number; solved?: number; warm?: boolean };
 export type Verdict = {
   word: string;
   tone: Tone;
   from: number;
   to: number;
-  /** Where `to` was measured. */
-  step: number;
+  /** Of the evaluation that `to` is from. */
+  solved?: number;
   heldOut: boolean;
   fell: number | null;
   /** A gain that is no more than chance may bring. */
@@ -31,6 +31,8 @@ const LEAST = 0.005;
 const LOST = 0.1;
 /** Steps at either end that are taken together: those of training are small samples. */
 const ENDS = 3;
+/** Before so many steps, those of training say nothing of a run that goes on. */
+export const FEW = 6;
 /** Training rows that pay so much more than held-out ones were learned by heart. */
 const GAP = 0.2;
 /** Alerts that are rung when the reward may be earned in another way than meant. */
@@ -41,12 +43,23 @@ export function means(scalars: Scalars | undefined): Mean[] {
   const reward = scalars?.get("reward/mean");
   const spread = scalars?.get("reward/std")?.y;
   const count = scalars?.get("rollouts")?.y;
+  const rate = scalars?.get("solve_rate");
   if (!reward) return [];
   return Array.from(reward.y, (value, at) => ({
     value,
     step: reward.x[at]!,
     error: (spread?.[at] ?? 0) / Math.sqrt(Math.max(1, count?.[at] ?? 1)),
+    solved: rate?.y[rate.x.indexOf(reward.x[at]!)],
   }));
+}
+
+/** Held-out rows as they were played: before all, after the warm start (whose weights step 0 has), after steps. */
+export function heldOut(evaluated: Scalars | undefined, warm: Scalars | undefined): Mean[] {
+  const all = means(evaluated);
+  const begun = all.findIndex((each) => each.step > 0);
+  const after = begun < 0 ? all.length : begun;
+  const shown = means(warm).slice(-1);
+  return [...all.slice(0, after), ...shown.map((each) => ({ ...each, step: 0, warm: true })), ...all.slice(after)];
 }
 
 const sure = (one: Mean, other: Mean) => Math.max(LEAST, SURE * Math.hypot(one.error, other.error));
@@ -58,9 +71,9 @@ export function learned(train: readonly Mean[], held: readonly Mean[]): Verdict 
   const [first, last] = [seen[0], seen.at(-1)];
   if (!first || !last || seen.length < 2) return null;
   const best = seen.reduce((top, each) => (each.value > top.value ? each : top));
-  const told = { from: first.value, to: best.value, step: best.step, heldOut, fell: null, chance: false };
+  const told = { from: first.value, to: best.value, solved: best.solved, heldOut, fell: null, chance: false };
   if (first.value - last.value > sure(first, last) && best.value - first.value <= sure(first, best))
-    return { ...told, word: "It got worse", tone: "bad", to: last.value, step: last.step };
+    return { ...told, word: "It got worse", tone: "bad", to: last.value, solved: last.solved };
   if (best.value - first.value <= sure(first, best))
     return { ...told, word: UNSURE, tone: "neutral", chance: gained(first, best) };
   const lost = Math.max(sure(best, last), LOST * (best.value - first.value));
