@@ -49,7 +49,7 @@ def test_every_built_in_is_listed():
     assert found["math"]["tools"] == ["calculate"]
     assert found["excel"]["more_tools"]["level=manipulation"] == 4
     assert "set_cell; 4 with level=manipulation" in CliRunner().invoke(app, ["env", "list"]).stdout
-    shown = CliRunner().invoke(app, ["env", "show", "crm", "--env-arg", "level=steps"]).stderr
+    shown = CliRunner().invoke(app, ["env", "show", "crm", "--env-arg", "level=steps"]).stdout
     assert "tools by --env-arg: 12 with level=steps, 25 with level=reports" in shown
     assert "issue_sosl_query" in shown
 

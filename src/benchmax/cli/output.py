@@ -6,8 +6,11 @@ Exit codes: 0 done, 1 it ran and the answer is no, 2 wrong usage, 3 not found, 4
 from __future__ import annotations
 
 import json
+import os
 import re
+import shutil
 import sys
+from pathlib import Path
 from typing import Annotated, Any, NoReturn
 
 import typer
@@ -22,7 +25,7 @@ Json = Annotated[bool, typer.Option("--json", help="Print JSON on stdout.")]
 
 PIPE_COLUMNS = 240
 
-stderr = Console(stderr=True, highlight=False, soft_wrap=True)
+stderr = Console(stderr=True, highlight=False, soft_wrap=True, emoji=False)
 """For messages; data goes to stdout. A line stays whole, so that a command in it can be copied, also from a log."""
 
 _CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u200b-\u200f\u202a-\u202e\u2066-\u2069\ufeff\ud800-\udfff]")
@@ -81,6 +84,18 @@ def status_word(status: str) -> str:
 def ended_words(status: str) -> str:
     """How something ended, as the end of a sentence: "is complete", "has failed"."""
     return f"{'has' if status in ('failed', 'stalled') else 'is'} {status_word(status)}"
+
+
+def command() -> str:
+    """How the shell in use calls this command: by its name, or by its path where the name means nothing or another."""
+    own = Path(sys.executable).with_name("benchmax")
+    if not own.exists():
+        return "benchmax"
+    found = shutil.which("benchmax")
+    if found is not None and os.path.samefile(found, own):
+        return "benchmax"
+    here = Path.cwd()
+    return str(own.relative_to(here) if own.is_relative_to(here) else own)
 
 
 def stop(message: str, code: int) -> NoReturn:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 from rich.console import Console
@@ -44,19 +44,30 @@ def print_report(report: Report, directory: Path) -> None:
         table.add_row("cost", f"${report.cost_usd:.4f}")
     table.add_row("seconds", f"{report.seconds_p50:.2f} median, {report.seconds_p95:.2f} p95")
     table.add_row("ended", safe(", ".join(f"{name} {count}" for name, count in report.terminations.items())))
-    _add_failures(table, "unscored", report.unscored, report.unscored_reasons)
+    unscored_reasons = _not_told(report.unscored_reasons, report.error_reasons.values())
+    _add_failures(table, "unscored", report.unscored, unscored_reasons)
     _add_failures(table, "errors", report.errors, report.error_reasons)
     table.add_row("kept in", safe(directory))
     Console().print(table)
 
 
 def _add_failures(table: Table, title: str, counts: Mapping[str, int], reasons: Mapping[str, Reason]) -> None:
-    """How many of each kind, and under it what most of them said."""
-    if not counts:
-        return
-    table.add_row(f"[red]{title}[/]", safe(", ".join(f"{name} {count}" for name, count in counts.items())))
-    for name, reason in reasons.items():
-        table.add_row(f"  {safe(shorten(name, 40))}", safe(f"{reason.count} × {shorten(reason.message, 160)}"))
+    """A row for each kind: how many there are, and what most of them said."""
+    for at, (name, count) in enumerate(counts.items()):
+        table.add_row("" if at else f"[red]{title}[/]", safe(_failure(name, count, reasons.get(name))))
+
+
+def _failure(name: str, count: int, reason: Reason | None) -> str:
+    kind = shorten(name, 40)
+    if reason is None:
+        return f"{kind} {count}"
+    return f"{kind if reason.count == count else f'{kind} {count}'}: {reason.count} × {reason.message}"
+
+
+def _not_told(reasons: Mapping[str, Reason], told: Iterable[Reason]) -> dict[str, Reason]:
+    """The reasons that do not quote one of `told`: what a reward raises is an error, and why it is missing."""
+    said = tuple(each.message for each in told if each.message)
+    return {name: reason for name, reason in reasons.items() if not reason.message.endswith(said)}
 
 
 def print_comparison(comparison: Comparison, limit: int) -> None:

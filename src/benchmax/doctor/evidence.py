@@ -127,7 +127,7 @@ class Evidence:
     """A group in which every answer stands twice."""
     tool_trials: list[ToolTrial] = field(default_factory=list)
     edge_trials: list[ToolTrial] = field(default_factory=list)
-    """Tools called with unusual values that their schemas allow: 0, nothing, very long texts."""
+    """Tools called with unusual values that their schemas allow (0, nothing, very long texts), and with a row's own."""
     crosstalk: list[str] = field(default_factory=list)
     cut_short: bool = False
     _asked: dict[str, list[Example]] | None = None

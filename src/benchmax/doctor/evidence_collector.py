@@ -29,10 +29,10 @@ from benchmax.doctor.probe_player import (
     tool_turns,
 )
 from benchmax.doctor.quoting import advice
-from benchmax.doctor.recording_host import RecordingHost
+from benchmax.doctor.recording_host import RecordingHost, describe_failure
 from benchmax.envs.base_env import overrides
 from benchmax.envs.types import Example, ToolDefinition
-from benchmax.errors import DeadlineExceeded, EnvDefinitionError, RewardError, describe_error
+from benchmax.errors import DeadlineExceeded, EnvDefinitionError, RewardError
 from benchmax.models.base import Sampling
 from benchmax.rollouts.play import new_rollout, open_rollout, play, run_rollout
 from benchmax.rollouts.record import Rollout
@@ -119,7 +119,7 @@ class EvidenceCollector:
         try:
             listed = list(await self.host.call("list_tools", deadline=evidence.pace.init_seconds) or ())
         except Exception as error:
-            evidence.tools_error, evidence.tools_advice = describe_error(error), advice(error)
+            evidence.tools_error, evidence.tools_advice = describe_failure(error), advice(error)
             return
         for tool in listed:
             try:
@@ -150,11 +150,11 @@ class EvidenceCollector:
                 self.tools = []
 
     async def _try_edges(self) -> None:
-        """Call each tool with the unusual values its schema allows, in one rollout."""
-        calls = edge_calls(self.tools)
+        """Call each tool with the unusual values its schema allows, and with those of the row, in one rollout."""
+        example = self.evidence.sample[0]
+        calls = edge_calls(self.tools, example)
         if not calls:
             return
-        example = self.evidence.sample[0]
         probe = Probe("edges", "Done.", in_turns(calls))
         rollout = await run_rollout(self.host, example, probe.model(), self._free())
         made = [c for c in self.host.calls if c.rollout_id == rollout.id and c.hook == "run_tool"]
@@ -438,7 +438,7 @@ class EvidenceCollector:
         try:
             result = await self.host.call("validate_probe", list(rows), deadline=self.evidence.pace.reward_seconds)
         except Exception as error:
-            result = {"ok": False, "summary": describe_error(error)}
+            result = {"ok": False, "summary": describe_failure(error)}
         if result is not None and not isinstance(result, dict):
             result = {"ok": False, "summary": f"validate_probe returned {type(result).__name__}, not a dict or None"}
         self.evidence.own_probe = result

@@ -22,14 +22,15 @@ from benchmax.doctor.interpreter_watch import InterpreterHeld, can_watch, run_in
 from benchmax.doctor.parts import examine_parts
 from benchmax.doctor.probe_player import PlayedAnswer
 from benchmax.doctor.quoting import advice
-from benchmax.doctor.recording_host import RecordingHost
+from benchmax.doctor.recording_host import RecordingHost, describe_failure
 from benchmax.doctor.registry import run_checks
 from benchmax.envs.base_env import BaseEnv
 from benchmax.envs.composed.composed_env import ComposedEnv
-from benchmax.envs.datasets.load import load_examples
-from benchmax.envs.datasets.readers import Source, read_rows
+from benchmax.envs.datasets.load import DatasetReport, load_examples, stream_examples
+from benchmax.envs.datasets.readers import Source, read_rows, source_name
 from benchmax.envs.legacy import example_from
-from benchmax.errors import ConfigError, DatasetError, UsageError, describe_error
+from benchmax.envs.loading import refuse_unwritten_hooks
+from benchmax.errors import ConfigError, UsageError
 
 T = TypeVar("T")
 
@@ -140,29 +141,23 @@ def _rereadable(rows: Any) -> Any:
 
 
 def _read(evidence: Evidence, rows: Source, eval_rows: Source | None) -> None:
+    report = DatasetReport(source_name(rows), lenient=True)
     try:
-        found = load_examples(rows, evidence.env_class, lenient=True, limit=ROWS_READ)
-        evidence.examples, evidence.report, evidence.row_issues = found.examples, found.report, found.report.issues
-        evidence.rows = found.report.rows
-    except DatasetError as error:
-        evidence.data_error, evidence.row_issues = str(error), list(error.issues)
-        evidence.rows = _count(rows)
+        found = stream_examples(islice(read_rows(rows), ROWS_READ), evidence.env_class, report)
+        evidence.examples = list(found)
+        # The report counts every problem; the error that is raised holds the first of them alone.
+        evidence.report, evidence.row_issues = report, report.issues
+        report.raise_if_bad()
     except UsageError as error:
         evidence.data_error = str(error)
+        evidence.row_issues = evidence.row_issues or list(getattr(error, "issues", ()))
+    evidence.rows = report.rows
     evidence.unstable_rows = _unstable(evidence.env_class, rows) if evidence.examples else []
     if eval_rows is not None:
         try:
             evidence.eval_examples = load_examples(eval_rows, evidence.env_class, limit=ROWS_READ).examples
         except UsageError as error:
             evidence.eval_error = str(error)
-
-
-def _count(rows: Source) -> int:
-    """Rows of a dataset none of which can be used; 0 when it cannot be read."""
-    try:
-        return sum(1 for _ in islice(read_rows(rows), ROWS_READ))
-    except UsageError:
-        return 0
 
 
 def _unstable(env_class: type[BaseEnv], rows: Source) -> list[str]:
@@ -184,9 +179,10 @@ def _unstable(env_class: type[BaseEnv], rows: Source) -> list[str]:
 async def _visit(evidence: Evidence, budgets: dict[str, int | None], group_samples: int, rows: Source) -> None:
     host = RecordingHost(lambda: evidence.env_class(**evidence.env_args))
     try:
+        refuse_unwritten_hooks(evidence.env_class)
         await host.__aenter__()
     except Exception as error:
-        evidence.build_error, evidence.build_advice = describe_error(error), advice(error)
+        evidence.build_error, evidence.build_advice = describe_failure(error), advice(error)
         return
     try:
         own = _readable(rows) if host.overrides("validate_probe") else []

@@ -6,8 +6,10 @@ import asyncio
 import json
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from itertools import islice
 from typing import Any
 
+from benchmax.doctor.gold.call_values import arguments, values
 from benchmax.doctor.probe_answers import REFUSAL, half_golds
 from benchmax.doctor.tool_arguments import arguments_for, edge_arguments
 from benchmax.envs.types import ChatMessage, Example, ToolCall, ToolDefinition
@@ -22,6 +24,8 @@ from benchmax.rollouts.tools import BadToolCall, Toolbox
 
 CALLS_PER_TURN = 16
 EDGE_CALLS = 30 * CALLS_PER_TURN
+ROW_CALLS = 8
+"""Calls of one tool with values of a row."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,8 +74,8 @@ def half_probes(own: Probe, other: Probe) -> Iterator[Probe]:
         yield Probe("half-gold", text, own.turns)
     for at, (turn, theirs) in enumerate(zip(own.turns, other.turns, strict=False)):
         if [call.name for call in turn] == [call.name for call in theirs] and len(turn) == 1:
-            for arguments in half_golds(turn[0].arguments, theirs[0].arguments):
-                changed = (replace(turn[0], arguments=arguments),)
+            for mixed in half_golds(turn[0].arguments, theirs[0].arguments):
+                changed = (replace(turn[0], arguments=mixed),)
                 yield Probe("half-gold", own.text, (*own.turns[:at], changed, *own.turns[at + 1 :]))
 
 
@@ -79,10 +83,13 @@ def in_turns(calls: Sequence[ToolCall]) -> tuple[tuple[ToolCall, ...], ...]:
     return tuple(tuple(calls[at : at + CALLS_PER_TURN]) for at in range(0, len(calls), CALLS_PER_TURN))
 
 
-def edge_calls(tools: Sequence[ToolDefinition]) -> list[ToolCall]:
-    """Calls with unusual arguments that the schemas allow."""
+def edge_calls(tools: Sequence[ToolDefinition], example: Example) -> list[ToolCall]:
+    """Calls that the schemas allow: with unusual arguments, and with what the row speaks of, which a tool may know."""
     toolbox = Toolbox(tools)
-    calls = [ToolCall(tool.name, json.dumps(arguments)) for tool in tools for arguments in edge_arguments(tool)]
+    known = values(example, ())
+    made = [(tool, edge) for tool in tools for edge in edge_arguments(tool)]
+    made += [(tool, each.values) for tool in tools for each in islice(arguments(tool, known), ROW_CALLS) if each.values]
+    calls = [ToolCall(tool.name, json.dumps(each)) for tool, each in made]
     allowed: list[ToolCall] = []
     for call in calls:
         try:

@@ -1,12 +1,19 @@
-"""An `EnvHost` that records every hook call: how long it took, what it returned, what it changed."""
+"""An `EnvHost` that records every hook call: how long it took, what it returned, what it changed, where it raised."""
 
 from __future__ import annotations
 
+import inspect
+import sysconfig
 from dataclasses import dataclass
+from pathlib import Path
 from time import perf_counter
+from traceback import walk_tb
 from typing import Any
 
+import benchmax
+from benchmax.envs.base_env import BaseEnv
 from benchmax.errors import describe_error
+from benchmax.rollouts import hooks
 from benchmax.rollouts.hooks import Call
 from benchmax.rollouts.host import EnvHost
 from benchmax.rollouts.scoring import deep_copy
@@ -17,6 +24,8 @@ _RECEIVED = {
     "task": "task", "tasks": "task",
 }  # fmt: skip
 """The arguments of rewards that they must leave as they are, and what each holds."""
+_OURS = str(Path(benchmax.__file__).parent)
+_INSTALLED = tuple({sysconfig.get_path(name) for name in ("stdlib", "platstdlib", "purelib", "platlib")})
 
 
 @dataclass(slots=True)
@@ -34,7 +43,7 @@ class HookCall:
 
     @property
     def message(self) -> str:
-        return describe_error(self.error) if self.error else ""
+        return describe_failure(self.error) if self.error else ""
 
 
 class RecordingHost(EnvHost):
@@ -75,3 +84,33 @@ class RecordingHost(EnvHost):
 
 def _plain(value: Any) -> Any:
     return list(value) if isinstance(value, list | tuple) else value
+
+
+# What the environment's own code did wrong
+
+
+def describe_failure(error: BaseException) -> str:
+    """The error, with the file and line of the environment's code that it comes from, where there is one."""
+    own = [(frame, line) for frame, line in walk_tb(error.__traceback__) if _is_own(frame.f_code.co_filename)]
+    if not own:
+        return describe_error(error)
+    frame, line = own[-1]
+    return f"{describe_error(error)} (at {Path(frame.f_code.co_filename).name}:{line}, in {frame.f_code.co_name})"
+
+
+def _is_own(file: str) -> bool:
+    return not file.startswith(("<", _OURS, *_INSTALLED))
+
+
+def refused_call(error: BaseException | None) -> bool:
+    """Whether the hook could not be called with its arguments: the innermost frame is the one that calls it."""
+    frames = [frame for frame, _ in walk_tb(error.__traceback__)] if isinstance(error, TypeError) else []
+    return bool(frames) and frames[-1].f_globals.get("__name__") == hooks.__name__
+
+
+def signature_of(hook: str) -> str:
+    """The first line of a hook as it is documented."""
+    function = getattr(BaseEnv, hook)
+    given = inspect.signature(function).parameters.values()
+    names = ", ".join(f"{'**' * (each.kind is each.VAR_KEYWORD)}{each.name}" for each in given)
+    return f"{'async ' * inspect.iscoroutinefunction(function)}def {hook}({names})"

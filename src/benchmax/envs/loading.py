@@ -205,10 +205,7 @@ def make_env(env_class: type[BaseEnv], arguments: Mapping[str, Any]) -> BaseEnv:
 
 def check_arguments(env_class: type[BaseEnv], arguments: Mapping[str, Any]) -> None:
     """Raise for a class that cannot be constructed with these arguments, before anything is done with it."""
-    if missing := sorted(getattr(env_class, "__abstractmethods__", ())):
-        raise EnvDefinitionError(
-            f"{env_class.__name__} does not implement {', '.join(missing)}. Write it, or name a class that does."
-        )
+    refuse_unwritten_hooks(env_class)
     refuse_unknown_arguments(env_class, arguments)
     needed = [name for name, each in constructor_parameters(env_class).items() if each.default is each.empty]
     if left := [name for name in needed if name not in arguments]:
@@ -216,6 +213,19 @@ def check_arguments(env_class: type[BaseEnv], arguments: Mapping[str, Any]) -> N
             f"{env_class.__name__} needs the argument {left[0]!r}. Give it with --env-arg {left[0]}=VALUE."
         )
     _refuse_wrong_types(env_class, arguments)
+
+
+def refuse_unwritten_hooks(env_class: type[BaseEnv]) -> None:
+    """Raise for a class without a method it must have; one with nearly that name is probably meant to be it."""
+    missing = sorted(getattr(env_class, "__abstractmethods__", ()))
+    if not missing:
+        return
+    own = [name for name in dir(env_class) if callable(getattr(env_class, name, None)) and not hasattr(BaseEnv, name)]
+    near = [(found[0], name) for name in missing if (found := difflib.get_close_matches(name, own, n=1))]
+    advice = "; ".join(f"rename {found} to {name}" for found, name in near) or "write it, or name a class that does"
+    raise EnvDefinitionError(
+        f"{env_class.__name__} does not implement {', '.join(missing)}. {advice[0].upper()}{advice[1:]}."
+    )
 
 
 _KINDS = {str: "a text", int: "a whole number", float: "a number", bool: "true or false", type(None): "null"}

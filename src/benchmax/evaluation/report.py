@@ -148,6 +148,13 @@ def _reasons(failures: Iterable[tuple[str, str]]) -> dict[str, Reason]:
     """The most frequent message of each kind, as one line of bounded length."""
     messages: dict[str, Counter[str]] = defaultdict(Counter)
     for kind, message in failures:
-        line = " ".join(str(message).split())
-        messages[kind][line if len(line) <= REASON_CHARS else line[: REASON_CHARS - 1] + "…"] += 1
+        messages[kind][cut_middle(" ".join(str(message).split()), REASON_CHARS)] += 1
     return {kind: Reason(*counts.most_common(1)[0]) for kind, counts in messages.items()}
+
+
+def cut_middle(text: str, most: int) -> str:
+    """Text of bounded length with its end, where a message says what to do."""
+    if len(text) <= most:
+        return text
+    head = most // 3
+    return f"{text[:head]}…{text[head + 1 - most :]}"

@@ -21,7 +21,7 @@ from typing import Any
 from benchmax import extras, plugins
 from benchmax.envs.base_env import BaseEnv
 from benchmax.envs.types import ChatMessage, Example, ToolCall
-from benchmax.errors import UsageError, describe_cause
+from benchmax.errors import NotFoundError, UsageError, describe_cause
 from benchmax.models.base import ModelClient
 from benchmax.models.scripted import ScriptedModel
 
@@ -55,7 +55,10 @@ def open_model(
         from benchmax.models.http import HttpModel
 
         return HttpModel(spec, base_url, key_variable=api_key_var)
-    return open_local(spec, say)
+    try:
+        return open_local(spec, say)
+    except NotFoundError as error:
+        raise NotFoundError(f"{error} A model of a server needs --base-url, the server's address.") from None
 
 
 def check_model(spec: str, base_url: str | None = None, *, say: Say = lambda what: None) -> None:
@@ -108,8 +111,9 @@ def gold_model(env_class: type[BaseEnv], examples: Iterable[Example]) -> Scripte
     silent = [example for example in known.values() if not _knows(env_class, example)]
     if len(silent) > MOST_UNKNOWN * len(known):
         raise UsageError(
-            f"{env_class.__name__} has no gold answer for {len(silent)} of {len(known)} examples, so scripted:gold "
-            "would say nothing. Override gold_completion(cls, example) to return a good answer, or name another model."
+            f"{env_class.__name__} has no gold answer for {len(silent)} of {len(known)} examples, so scripted:gold, "
+            "the model when no --model is given, would say nothing. Override gold_completion(cls, example) to return a "
+            "good answer, or name another model."
         )
 
     def answer(messages: Sequence[ChatMessage]) -> ToolCall | str:

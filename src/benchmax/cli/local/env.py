@@ -5,28 +5,33 @@ from __future__ import annotations
 import asyncio
 import inspect
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import redirect_stdout
 from functools import partial
 from itertools import islice
+from json import dumps, loads
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from benchmax.cli.local.models import open_named
 from benchmax.cli.local.show import transcript
-from benchmax.cli.output import Json, new_table, print_json, print_table, safe, stderr
+from benchmax.cli.output import Json, new_table, print_json, print_table, safe, shorten, stderr, visible
 from benchmax.cli.project import EnvArgs
 from benchmax.envs.base_env import BaseEnv, overrides
 from benchmax.envs.catalogue import BUILT_IN, FAMILIES, Listing, environments, listing, members
 from benchmax.envs.datasets.load import load_examples
 from benchmax.envs.loading import check_arguments, find_rows, load_env_class, make_env, parse_env_args
-from benchmax.envs.types import Example
+from benchmax.envs.types import Example, ToolDefinition
 from benchmax.errors import UsageError
 from benchmax.models.base import ModelClient
 from benchmax.models.registry import gold_model
 
 if TYPE_CHECKING:
     from benchmax.rollouts.record import Rollout
+
+ROW_CHARS = 400
+"""Of the row that `env show` prints."""
 
 app = typer.Typer(help="Environments that have a name.", no_args_is_help=True)
 
@@ -75,22 +80,44 @@ def show(name: Name, env_arg: EnvArgs = None, json: Json = False) -> None:
     """Show what an environment asks for, which tools it has, and where its rows come from."""
     env_class = load_env_class(name)
     known = listing(name)
-    facts = {**asyncio.run(_facts(env_class, parse_env_args(env_arg))), "datasets": list(known.datasets)}
+    with redirect_stdout(sys.stderr):  # what an environment prints is for people, not data
+        facts = {**asyncio.run(_facts(env_class, parse_env_args(env_arg))), "datasets": list(known.datasets)}
     if json:
         print_json({"name": name, **facts, "more_tools": dict(known.more_tools)})
         return
-    stderr.print(f"[bold]{safe(name)}[/]  {safe(facts['class'])}", soft_wrap=True)
-    stderr.print(safe(facts["about"]), soft_wrap=True)
-    stderr.print(f"tools: {safe(', '.join(facts['tools']) or 'none')}", soft_wrap=True)
-    if known.more_tools:
-        more = ", ".join(f"{number} with {argument}" for argument, number in known.more_tools.items())
-        stderr.print(f"tools by --env-arg: {more}", soft_wrap=True)
-    for part, tools in facts.get("parts", {}).items():
-        stderr.print(f"  {safe(part)}: {safe(', '.join(tools) or 'none')}", soft_wrap=True)
-    if family := members(name):
-        stderr.print(f"{len(family)} more by name: {safe(', '.join(family))}", soft_wrap=True)
-    stderr.print(f"rows: {safe(_rows(facts))}", soft_wrap=True)
+    for line in _lines(name, facts, known):
+        typer.echo(visible(line))
     stderr.print(f"Train on it: benchmax train {safe(name)}", soft_wrap=True)
+
+
+def _lines(name: str, facts: dict[str, Any], known: Listing) -> Iterator[str]:
+    yield f"{name}  {facts['class']}"
+    yield facts["about"]
+    yield f"tools: {'' if facts['tools'] else 'none'}".rstrip()
+    yield from (f"  {_signature(tool, facts['parameters'][tool])}" for tool in facts["tools"])
+    if known.more_tools:
+        yield f"tools by --env-arg: {', '.join(f'{count} with {given}' for given, count in known.more_tools.items())}"
+    for part, tools in facts.get("parts", {}).items():
+        yield f"  {part}: {', '.join(tools) or 'none'}"
+    if family := members(name):
+        yield f"{len(family)} more by name: {', '.join(family)}"
+    yield f"rows: {_rows(facts)}"
+    if facts["row"] is not None:
+        yield f"  {shorten(dumps(facts['row'], ensure_ascii=False), ROW_CHARS)}"
+
+
+def _signature(tool: str, parameters: dict[str, str]) -> str:
+    return f"{tool}({', '.join(f'{name}: {kind}' if kind else name for name, kind in parameters.items())})"
+
+
+def _parameters(tool: ToolDefinition) -> dict[str, str]:
+    """What each argument is called, and its JSON type where the schema has one; optional ones have a question mark."""
+    schema = tool.input_schema or {}
+    required = schema.get("required", ())
+    return {
+        name if name in required else f"{name}?": str(about.get("type", "")) if isinstance(about, dict) else ""
+        for name, about in schema.get("properties", {}).items()
+    }
 
 
 def _rows(facts: dict[str, Any]) -> str:
@@ -103,7 +130,7 @@ def _rows(facts: dict[str, Any]) -> str:
 async def _facts(env_class: type[BaseEnv], arguments: dict[str, Any]) -> dict[str, Any]:
     env = make_env(env_class, arguments)
     try:
-        tools = [tool.name for tool in await env.list_tools()]
+        tools = await env.list_tools()
         parts = {part: [tool.name for tool in await env.list_part_tools(part)] for part in env.composed_of}
     finally:
         await env.shutdown()
@@ -111,10 +138,22 @@ async def _facts(env_class: type[BaseEnv], arguments: dict[str, Any]) -> dict[st
     return {
         "class": f"{env_class.__module__}.{env_class.__qualname__}",
         "about": " ".join(about.split("\n\n")[0].split()),
-        "tools": tools,
-        "brings_rows": overrides(env_class, "load_dataset"),
+        "tools": [tool.name for tool in tools],
+        "parameters": {tool.name: _parameters(tool) for tool in tools},
+        "brings_rows": (brings_rows := overrides(env_class, "load_dataset")),
+        "row": _first_row(env_class) if brings_rows else None,
         **({"parts": parts} if parts else {}),
     }
+
+
+def _first_row(env_class: type[BaseEnv]) -> dict[str, Any] | None:
+    """The first of the environment's own rows as JSON; None where there is none, which `env run` explains."""
+    try:
+        first = next(iter(find_rows(env_class, None)))
+        row: dict[str, Any] = loads(dumps(dict(first), default=str, allow_nan=False))
+        return row
+    except Exception:  # whatever code of the environment raises: what else is known of it is shown
+        return None
 
 
 @app.command()

@@ -16,7 +16,7 @@ from urllib.parse import urlsplit
 import typer
 
 from benchmax import extras, metrics
-from benchmax.cli.output import FAILED, INTERRUPTED, Json, ended_words, print_json, safe, stderr
+from benchmax.cli.output import FAILED, INTERRUPTED, Json, command, ended_words, print_json, safe, stderr
 from benchmax.cli.platform.connection import platform
 
 if TYPE_CHECKING:
@@ -47,6 +47,7 @@ def quickstart(
         run_id = launch(client, model, steps, seed)
         url = client.run(run_id).url
         stderr.print(f"Launched: {safe(url)}", soft_wrap=True)
+        _say_link(_link(client, url))
         _follow(client, run_id)
         found = _measure(client, run_id)
         _draw(client, run_id, out)
@@ -100,7 +101,7 @@ def _follow(client: TrainerClient, run_id: str) -> None:
         with shown() as show:
             follow(client, client.get_run(run_id), show)
     except KeyboardInterrupt:
-        stderr.print(f"The run continues; watch it with: benchmax runs watch {safe(run_id)}")
+        stderr.print(f"The run continues; watch it with: {safe(command())} runs watch {safe(run_id)}")
         raise typer.Exit(INTERRUPTED) from None
     run = client.get_run(run_id)
     if run["status"] != "complete":
@@ -151,6 +152,18 @@ def _tell(found: Mapping[str, Any], url: str, link: str | None, out: Path) -> No
         soft_wrap=True,
     )
     stderr.print(f"The curve is in {safe(out)}; the run is at {safe(url)}", soft_wrap=True)
+    _say_link(link)
+    benchmax = safe(command())
+    if link:
+        stderr.print(f"The platform keeps running in the background. Stop it with: {benchmax} down", soft_wrap=True)
+    stderr.print(
+        f"Next, an environment of your own: {benchmax} validate main.py --data rows.jsonl, "
+        f"then {benchmax} train main.py --data rows.jsonl; more with {benchmax} guide",
+        soft_wrap=True,
+    )
+
+
+def _say_link(link: str | None) -> None:
+    """Where the console would ask for a password: the link goes to the run's page."""
     if link:
         stderr.print(f"Sign in to the console, once, with {safe(link)}", soft_wrap=True)
-        stderr.print("The platform keeps running in the background. Stop it with: benchmax down")

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from benchmax import extras
-from benchmax.cli.output import FAILED, print_json, safe, status_word, stderr, visible
+from benchmax.cli.output import FAILED, command, print_json, safe, status_word, stderr, visible
 
 if TYPE_CHECKING:
     from benchmax.platform.daemon.options import Options
@@ -48,7 +48,7 @@ def up(
     running = read_daemon(options.data)
     if running is not None:
         unused = port is not None and port != running["port"]
-        advice = f" To use port {port}, stop it first: benchmax down" if unused else ""
+        advice = f" To use port {port}, stop it first: {safe(command())} down" if unused else ""
         at = f"http://127.0.0.1:{running['port']}"
         stderr.print(f"It is already running, as process {running['pid']}, at {at}.{advice}", soft_wrap=True)
         options = replace(options, port=running["port"], database_url=running["database_url"])
@@ -56,7 +56,7 @@ def up(
         Daemon(options, on_ready=lambda: _welcome(options, "Ctrl-C stops it.")).run()
         return
     start(options)
-    _welcome(options, "Stop it with: benchmax down")
+    _welcome(options, f"Stop it with: {safe(command())} down")
 
 
 def _welcome(options: Options, last: str) -> None:
@@ -107,7 +107,7 @@ def status(
                 f"  {name}: " + (f"process {process['pid']}" if process["running"] else "down, starting again")
             )
     else:
-        stderr.print(f"The platform is not running; data in {safe(found['data'])}. Start it with: benchmax up")
+        stderr.print(f"The platform is not running; data in {safe(found['data'])}. Start it with: {safe(command())} up")
     if not json and found.get("runs"):
         counts = sorted((status_word(name), count) for name, count in found["runs"].items())
         stderr.print("  runs: " + ", ".join(f"{count} {name}" for name, count in counts))

@@ -11,7 +11,7 @@ from benchmax.doctor import probe_answers
 from benchmax.doctor.evidence import Evidence, total_of
 from benchmax.doctor.findings import Finding, error, warning
 from benchmax.doctor.gold.finder import OWN
-from benchmax.doctor.gold.forms import PLAIN, THOUGHT, asked_forms
+from benchmax.doctor.gold.forms import PLAIN, SLOT, THOUGHT, asked_forms
 from benchmax.doctor.gold.truths import TRUTH_KEYS, columns, is_likely, is_short, truths
 from benchmax.doctor.probe_player import PlayedAnswer
 from benchmax.doctor.quoting import beside_gold, earned, quote
@@ -56,7 +56,8 @@ def gold_stub(evidence: Evidence, example: Example) -> str:
     likely = truths(example)
     column = next((name for name in task if likely and likely[0].label.startswith(name)), next(iter(task), "answer"))
     form = evidence.gold.asked[0] if evidence.gold.asked else PLAIN
-    written = form.write("{truth}") if not form.as_json_key else '{{"' + form.as_json_key + '": "{truth}"}}'
+    template = form.template if not form.as_json_key else f'{{"{form.as_json_key}": "{SLOT}"}}'
+    written = template.replace("{", "{{").replace("}", "}}").replace(SLOT, "{truth}")
     return (
         "@classmethod\n"
         "def gold_completion(cls, example):\n"
@@ -66,12 +67,14 @@ def gold_stub(evidence: Evidence, example: Example) -> str:
 
 
 def calls_stub(evidence: Evidence, example: Example) -> str:
-    """`gold_tool_calls` ready to paste, with the first tool and arguments that fit its schema."""
+    """`gold_tool_calls` ready to paste, imports and all, with the first tool and arguments that fit its schema."""
     tool = evidence.tools[0]
     return (
         "@classmethod\n"
         "def gold_tool_calls(cls, example):\n"
-        f"    # from benchmax import ToolCall; the columns are {', '.join(example.get('task') or {}) or 'none'}\n"
+        "    import json\n"
+        "    from benchmax import ToolCall\n"
+        f"    # The columns of example['task'] are {', '.join(example.get('task') or {}) or 'none'}.\n"
         f"    return [ToolCall({tool.name!r}, json.dumps({arguments_for(tool)!r}))]\n"
     )
 
@@ -198,7 +201,8 @@ def _is_bare(evidence: Evidence, example: Example) -> bool:
 @check("gold-unknown", "a gold answer is known", scored)
 def gold_unknown(evidence: Evidence) -> Iterator[Finding]:
     if evidence.gold.error:
-        yield warning("gold_completion raised.", evidence.gold.error, "Correct gold_completion.")
+        hook = evidence.gold.raised_in
+        yield warning(f"{hook} raised.", evidence.gold.error, f"Correct {hook}.")
     elif not evidence.gold_text_known:
         finding = warning(
             "No gold answer is known, so half of the probes have no measure.",

@@ -10,6 +10,7 @@ from benchmax import limits
 from benchmax.doctor.evidence import TOLERANCE, Evidence
 from benchmax.doctor.findings import HOLDS, Finding, error, warning
 from benchmax.doctor.quoting import advice
+from benchmax.doctor.recording_host import HookCall, refused_call, signature_of
 from benchmax.doctor.registry import called, check, environment, needs, played
 from benchmax.errors import UsageError
 
@@ -21,9 +22,15 @@ def failures(
     calls = evidence.hook(hook)
     failed = [call for call in calls if call.error and not isinstance(call.error, but)]
     if failed:
-        yield error(
-            title, f"in {len(failed)} of {len(calls)} {what}: {failed[0].message}", _advice(failed[0].error) or fix
-        )
+        fix = _advice(failed[0].error) or signature_fix(failed[0]) or fix
+        yield error(title, f"in {len(failed)} of {len(calls)} {what}: {failed[0].message}", fix)
+
+
+def signature_fix(call: HookCall) -> str:
+    """How to write the hook, where it does not take the arguments it is given; else nothing."""
+    if not refused_call(call.error):
+        return ""
+    return f"Write it as it is called: {signature_of(call.hook)}."
 
 
 def _advice(failure: Exception | None) -> str:

@@ -9,6 +9,7 @@ from itertools import combinations
 from statistics import median
 from typing import Any
 
+from benchmax.doctor.checks.hooks import signature_fix
 from benchmax.doctor.evidence import Evidence, total_of
 from benchmax.doctor.findings import Finding, error, info, warning
 from benchmax.doctor.probe_player import PlayedAnswer
@@ -41,7 +42,7 @@ def reward_raises(evidence: Evidence) -> Iterator[Finding]:
         yield (warning if _rare(evidence, failed) else error)(
             "compute_reward raised.",
             f"in {len(failed)} of {len(calls)} calls, first{where}: {call.message}",
-            fix,
+            signature_fix(call) or fix,
         )
 
 

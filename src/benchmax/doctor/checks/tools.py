@@ -2,17 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections import defaultdict
+from collections.abc import Iterator, Mapping
+from difflib import get_close_matches
 from statistics import fmean
+from typing import NamedTuple
 
 from benchmax.doctor import probe_answers
 from benchmax.doctor.evidence import Evidence, ToolTrial
 from benchmax.doctor.findings import Finding, error, info, warning
-from benchmax.doctor.quoting import first_few
+from benchmax.doctor.quoting import first_few, quote
 from benchmax.doctor.registry import check, environment, tools, tried_tools
 from benchmax.envs.base_env import overrides
-from benchmax.envs.types import ToolResult
+from benchmax.envs.reward_helpers import content_text
+from benchmax.envs.types import ToolDefinition, ToolResult
 from benchmax.errors import DeadlineExceeded, ToolError
+from benchmax.rollouts.record import Rollout
+from benchmax.rollouts.tools import tool_calls_of
 
 _BUGS = (NameError, AttributeError, NotImplementedError, ImportError, AssertionError, RecursionError)
 
@@ -25,6 +31,30 @@ def tool_schema_invalid(evidence: Evidence) -> Iterator[Finding]:
     for name, reason in evidence.bad_tools.items():
         if "tools are named" not in reason:
             yield error(f"The tool {name!r} cannot be used.", reason, fix)
+    for tool in evidence.tools:
+        if unknown := _required_unknown(tool):
+            yield error(
+                f"No call of {tool.name} can be right: its schema requires what it does not define.",
+                f"required names {', '.join(unknown)}; the properties are {', '.join(_properties(tool))}",
+                f"Name in required only what is in properties{_meant(unknown[0], tool)}.",
+            )
+
+
+def _required_unknown(tool: ToolDefinition) -> list[str]:
+    """The required arguments that the schema neither defines nor lets through."""
+    schema, properties = tool.input_schema or {}, _properties(tool)
+    open_ended = schema.get("additionalProperties") or schema.get("patternProperties")
+    required = schema.get("required") if properties and not open_ended else ()
+    return [str(name) for name in required or () if name not in properties]
+
+
+def _properties(tool: ToolDefinition) -> Mapping[str, object]:
+    return (tool.input_schema or {}).get("properties") or {}
+
+
+def _meant(name: str, tool: ToolDefinition) -> str:
+    near = get_close_matches(name, _properties(tool), n=1)
+    return f": {near[0]!r} instead of {name!r}" if near else ""
 
 
 @check("duplicate-tool", "every tool has a name of its own", tools)
@@ -56,6 +86,8 @@ def tools_not_served(evidence: Evidence) -> Iterator[Finding]:
     if unknown := sorted({trial.tool for trial in evidence.tool_trials if _unknown(trial)}):
         fix = "Use the same names in list_tools and run_tool."
         yield error("run_tool does not know tools that list_tools lists.", f"unknown: {', '.join(unknown)}", fix)
+        return
+    yield from _useless_to_gold(evidence)
 
 
 def _unknown(trial: ToolTrial) -> bool:
@@ -95,17 +127,71 @@ def tool_raises(evidence: Evidence) -> Iterator[Finding]:
 
 @check("tool-returns-no-text", "every tool returns text", tried_tools)
 def tool_returns_no_text(evidence: Evidence) -> Iterator[Finding]:
-    for trial in _once_each(evidence.tool_trials):
-        if trial.call is None or trial.call.error:
-            continue
+    trials = [each for each in (*evidence.tool_trials, *evidence.edge_trials) if _returns_no_text(each)]
+    for trial in {each.tool: each for each in reversed(trials)}.values():
+        assert trial.call is not None
         value = trial.call.value
-        if isinstance(value, str | bytes | ToolResult | dict | list | tuple | int | float):
-            continue
         yield (warning if value is None else error)(
             f"{trial.tool} returns {type(value).__name__}, not text.",
             f"{trial.tool}({_arguments(trial)}) → {type(value).__name__}; the model is shown {trial.text!r}",
             "Return a str on every path of run_tool.",
         )
+
+
+def _returns_no_text(trial: ToolTrial) -> bool:
+    if trial.call is None or trial.call.error:
+        return False
+    return not isinstance(trial.call.value, str | bytes | ToolResult | dict | list | tuple | int | float)
+
+
+class GoldCall(NamedTuple):
+    """One tool call of a solution that the environment itself tells, and what came back."""
+
+    tool: str
+    arguments: str
+    result: str
+    ok: bool
+
+    @property
+    def failed(self) -> bool:
+        return not self.ok or not self.result.strip()
+
+
+def _gold_calls(evidence: Evidence) -> list[GoldCall]:
+    """Those of `gold_tool_calls` and `demonstrate`; calls that the doctor makes up prove nothing when they fail."""
+    told = evidence.env is not None and overrides(evidence.env, "gold_tool_calls")
+    answers = [each for each in evidence.answers if each.kind == "gold"] if told else evidence.demonstrated
+    return [call for answer in answers for call in _calls_in(answer.rollout)]
+
+
+def _calls_in(rollout: Rollout) -> Iterator[GoldCall]:
+    """The calls of a rollout; events of one turn may stand in another order than its results, by name they agree."""
+    asked = {call.id: call.arguments for message in rollout.completion for call in tool_calls_of(message)}
+    events = defaultdict(list)
+    for event in rollout.tool_events:
+        events[event.name].append(event.ok)
+    for message in rollout.completion:
+        name = str(message.get("name"))
+        if message["role"] == "tool" and events[name]:
+            result = content_text(message.get("content"))
+            yield GoldCall(name, asked.get(message.get("tool_call_id"), ""), result, events[name].pop(0))
+
+
+def _useless_to_gold(evidence: Evidence) -> Iterator[Finding]:
+    """Tools whose calls in a solution mostly end in an error, or give nothing."""
+    calls: dict[str, list[GoldCall]] = defaultdict(list)
+    for call in _gold_calls(evidence):
+        calls[call.tool].append(call)
+    for name, made in calls.items():
+        failed = [call for call in made if call.failed]
+        if len(failed) * 2 > len(made):
+            yield warning(
+                f"{name} gives the solution itself nothing to work with.",
+                f"{len(failed)} of its {len(made)} calls in gold answers came back as an error or empty: "
+                f"{name}({quote(failed[0].arguments)}) → {quote(failed[0].result)}",
+                "Correct run_tool, or the calls of gold_tool_calls and demonstrate; a model that calls it learns that "
+                "tools are useless.",
+            )
 
 
 @check("leaks-ground-truth-tool", "no tool reveals the answer to anyone who calls it", tried_tools)

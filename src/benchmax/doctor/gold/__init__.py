@@ -4,6 +4,7 @@ demonstrations  whole solutions, played through the environment's own tools; sta
 finder          tries values in forms and keeps what earns most
 truths          the values of a task that may be the answer, each as the texts it could be written as
 forms           the forms a prompt asks for (tags, labels, JSON, code), in which an answer may have to be written
+marks           marks around an answer, as the prompt shows them: doubled, turned round, around an example
 templates       answers with several places to fill, as the prompt shows them
 notations       tables, lists and grids as answers write them: CSV, XML, Markdown, lines
 spellings       values in the prompt's own words: names of a switch or a label, a date or a number as it shows one

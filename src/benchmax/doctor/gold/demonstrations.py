@@ -14,9 +14,9 @@ from benchmax.doctor.gold.finder import Gold, Way
 from benchmax.doctor.gold.tool_search import ProgramSearch
 from benchmax.doctor.probe_answers import REFUSAL
 from benchmax.doctor.probe_player import ProbePlayer
+from benchmax.doctor.recording_host import describe_failure
 from benchmax.envs.demonstration import Turn
 from benchmax.envs.types import Example, ToolDefinition
-from benchmax.errors import describe_error
 from benchmax.rollouts.demonstrations import DONE, play_demonstration
 from benchmax.rollouts.record import Rollout
 
@@ -74,7 +74,7 @@ class Demonstrator:
         try:
             played = await play_demonstration(self.player.host, example, self.player.settings)
         except Exception as error:
-            self.error = describe_error(error)
+            self.error = describe_failure(error)
             logger.warning("demonstrate failed: %s", self.error)
             return None
         if played is not None and played[0].error is not None:

@@ -9,14 +9,14 @@ from statistics import fmean
 from time import perf_counter
 
 from benchmax.doctor.gold.forms import PLAIN, Form, all_forms, asked_forms
-from benchmax.doctor.gold.truths import truth_text, truths
+from benchmax.doctor.gold.truths import short_values, truth_text, truths
 from benchmax.doctor.probe_answers import GARBAGE, REFUSAL
 from benchmax.doctor.probe_player import PlayedAnswer, Probe, ProbePlayer, tool_turns
+from benchmax.doctor.recording_host import describe_failure
 from benchmax.envs.base_env import overrides
 from benchmax.envs.demonstration import Turn
 from benchmax.envs.reward_helpers import content_text
 from benchmax.envs.types import Example, ToolCall, ToolDefinition
-from benchmax.errors import describe_error
 
 OWN, FOUND = "gold_completion", "tool calls that were found"
 SCOUTED = 3
@@ -70,6 +70,8 @@ class Gold:
     system_prompt: str = ""
     error: str = ""
     """What gold_completion or gold_tool_calls raised."""
+    raised_in: str = ""
+    """Which of the two it was."""
     own: OwnGold = lambda example: None
     calls_of: Callable[[Example], Sequence[ToolCall]] = lambda example: ()
     tools: Sequence[ToolDefinition] = ()
@@ -144,7 +146,7 @@ class GoldFinder:
         """The best way to answer these examples; the time is bounded, not the number of columns."""
         gold, began = self.gold, perf_counter()
         scouted = examples[:SCOUTED]
-        gold.asked = list({form: None for example in scouted for form in asked_forms(self.prompt(example))})
+        gold.asked = list({form: None for example in scouted for form in self._asked(example)})
         earned: dict[Way, list[float]] = defaultdict(list)
         for tier in range(2):
             for example in scouted:
@@ -169,6 +171,9 @@ class GoldFinder:
         turns = [content_text(message.get("content")) for message in example["prompt_messages"]]
         return "\n".join([self.gold.system_prompt, *turns])
 
+    def _asked(self, example: Example) -> list[Form]:
+        return asked_forms(self.prompt(example), short_values(example))
+
     def _own(self, example: Example) -> str | None:
         if example["id"] not in self._owns:
             self._owns[example["id"]] = self._written(example)
@@ -178,7 +183,7 @@ class GoldFinder:
         try:
             text = self.player.host.env.gold_completion(example)
         except Exception as error:
-            self.gold.error = describe_error(error)
+            self.gold.error, self.gold.raised_in = describe_failure(error), "gold_completion"
             return None
         return text if isinstance(text, str) else None
 
@@ -186,14 +191,14 @@ class GoldFinder:
         try:
             return self.player.host.env.gold_tool_calls(example)
         except Exception as error:
-            self.gold.error = describe_error(error)
+            self.gold.error, self.gold.raised_in = describe_failure(error), "gold_tool_calls"
             return ()
 
     def _tier(self, example: Example, tier: int) -> Iterator[tuple[Way, str]]:
         """Answers to try: first the likely readings in every form, then all others."""
         if tier == 0 and (own := self._own(example)) is not None:
             yield Way(OWN), own
-        forms = all_forms(self.prompt(example))
+        forms = all_forms(self.prompt(example), short_values(example))
         readings = truths(example, self.gold.system_prompt)
         whole = [truth for truth in readings if truth.whole]
         readings = [truth for truth in readings if not truth.whole]

@@ -7,9 +7,11 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
+
+from benchmax.doctor.gold import marks
 
 SLOT = "\0"
 MOST_ASKED = 24
@@ -20,13 +22,12 @@ LONGEST = 160
 """Characters of a template; a longer one is an explanation."""
 LANGUAGES = ("python", "json", "sql", "javascript", "bash", "yaml", "xml", "html", "csv")
 
-_TAG = re.compile(r"<([A-Za-z][\w-]{0,30})>")
+_TAG = re.compile(r"(?<!<)<([A-Za-z][\w-]{0,30})>(?!>)")
 QUOTED = re.compile(
     r"`([^`\n]+)`|\"([^\"\n]+)\"|“([^”\n]+)”|(?<!\w)'([^'\n]+)'(?!\w)|«([^»\n]+)»|„([^“”\n]+)[“”]|「([^」\n]+)」"
 )
 _AFTER_COLON = re.compile(r":[ \t]+(\S[^\n]{1,120}?)(?:[.!]?$|[.!](?=\s))", re.MULTILINE)
 _IN_PARENTHESES = re.compile(r"\((?:\w(?:,\s*\w)*|\.\.\.|…)\)")
-_BRACKETS = ("[[ ]]", "{{ }}", "<< >>", "(( ))", "** **", "$$ $$", "[ ]", "| |", "$ $")
 _CLAUSE = re.compile(r"[,;] | \(")
 _LABEL = re.compile(r"(?<![\w<])([^\W\d_a-z][\w-]*(?: [\w-]+){0,2})([:：])")
 """A word that does not begin with a small Latin letter; scripts other than that may have no capitals."""
@@ -112,10 +113,11 @@ def tags(prompt: str) -> list[str]:
     return list(dict.fromkeys(_TAG.findall(prompt)))[:6]
 
 
-def asked_forms(prompt: str) -> list[Form]:
-    """The forms a prompt asks for, the clearest first."""
+def asked_forms(prompt: str, values: Iterable[str] = ()) -> list[Form]:
+    """The forms a prompt asks for, the clearest first; `values` are texts of which the prompt may show an example."""
     found: dict[str, Form] = {}
     for form in (
+        *_between(marks.around_values(prompt, values)),
         *_tagged(prompt),
         *_blocks(prompt),
         *_marks(prompt),
@@ -127,9 +129,9 @@ def asked_forms(prompt: str) -> list[Form]:
     return list(found.values())[:MOST_ASKED]
 
 
-def all_forms(prompt: str) -> list[Form]:
+def all_forms(prompt: str, values: Iterable[str] = ()) -> list[Form]:
     """The forms the prompt asks for, then the usual ones."""
-    asked = asked_forms(prompt)
+    asked = asked_forms(prompt, values)
     found = {form.write("?"): form for form in reversed((*asked, *USUAL, *_after_a_thought(asked, prompt)))}
     return list(reversed(found.values()))
 
@@ -156,14 +158,17 @@ def _blocks(prompt: str) -> Iterator[Form]:
         yield Form(f"in a {language} block", f"```{language}\n{SLOT}\n```")
 
 
+def _between(pairs: Iterable[marks.Pair]) -> Iterator[Form]:
+    for opening, closing in pairs:
+        yield Form(f"between {opening} and {closing}", f"{opening}{SLOT}{closing}")
+
+
 def _marks(prompt: str) -> Iterator[Form]:
     if "boxed" in prompt:
         yield Form("in \\boxed{}", f"\\boxed{{{SLOT}}}")
     if "####" in prompt:
         yield Form("after ####", f"#### {SLOT}")
-    for opening, closing in map(str.split, _BRACKETS):
-        if re.search(rf"{re.escape(opening)}[^\n]{{0,60}}?{re.escape(closing)}", prompt):
-            yield Form(f"between {opening} and {closing}", f"{opening}{SLOT}{closing}")
+    yield from _between(marks.pairs(prompt))
     if _IN_PARENTHESES.search(prompt):
         yield Form("in parentheses", f"({SLOT})")
 

@@ -89,6 +89,12 @@ def truths(example: Example, system_prompt: str = "") -> list[Truth]:
     ]
 
 
+def short_values(example: Example) -> list[str]:
+    """The texts and numbers of the task that are short enough to be shown as an example."""
+    found = (value for _, value in sorted(columns(example), key=lambda column: _likelihood(column[0])))
+    return [str(value) for value in found if is_short(value) or type(value) in (int, float)]
+
+
 def is_likely(name: str) -> bool:
     """Whether a column is named like one that holds the answer."""
     return _LIKELY.search(name.rpartition(".")[2].lower()) is not None

@@ -80,4 +80,11 @@ def _guess(path: Sequence[str], known: Sequence[str], usual: Mapping[str, str]) 
     by_leaf = [field for field in known if field.rpartition(".")[2] == path[-1]]
     other = usual.get(path[-1])
     close = [other] if other else by_leaf or difflib.get_close_matches(".".join(path), known, n=1, cutoff=0.7)
+    close = close or _near_leaf(path[-1], known)
     return f"; did you mean {close[0]}?" if close else "; `benchmax train --settings` lists all of them."
+
+
+def _near_leaf(name: str, known: Sequence[str]) -> list[str]:
+    """The settings whose own name, without that of their section, is nearly this one: `step` is `limits.steps`."""
+    leaves = {field.rpartition(".")[2]: field for field in known}
+    return [leaves[near] for near in difflib.get_close_matches(name, leaves, n=1, cutoff=0.7)]

@@ -5,6 +5,7 @@ Files and the wire count steps from 0; people are shown step 1 of 20 first.
 
 from __future__ import annotations
 
+import math
 import sys
 import time
 from collections.abc import Callable
@@ -23,6 +24,8 @@ from benchmax.trainer.display.plan import Plan
 
 BARS = "▁▂▃▄▅▆▇█"
 ALERTS_SHOWN = 3
+SOLVING_SECONDS = 15.0
+"""Between two lines about a search for solutions, where lines cannot be redrawn."""
 
 
 class View(Protocol):
@@ -46,6 +49,7 @@ class PlainView:
         self.steps = steps
         self.stream = stream
         self._fetching = False
+        self._told_solving = -math.inf
 
     def __enter__(self) -> PlainView:
         return self
@@ -57,8 +61,17 @@ class PlainView:
         line = describe(kind, data, self.steps)
         if kind == "fetching":  # its progress is for terminals
             line, self._fetching = None if self._fetching else line, True
+        if kind == "solving":
+            line = self._now_and_then(data)
         for each in [*map(printable, block(kind, data)), *([line] if line else [])]:
             print(each, file=self.stream, flush=True)
+
+    def _now_and_then(self, data: dict[str, Any]) -> str | None:
+        """The line when a search begins, and again while it lasts."""
+        if data["rows"] and time.monotonic() - self._told_solving < SOLVING_SECONDS:
+            return None
+        self._told_solving = time.monotonic()
+        return _activity("solving", data)
 
 
 def describe(kind: str, data: dict[str, Any], steps: int) -> str | None:
@@ -257,7 +270,8 @@ class LiveView:
 
 def _activity(kind: str, data: dict[str, Any]) -> str:
     if kind == "solving":
-        return f"looking for solutions: {data['found']} of {data['rows']} rows"
+        how = "looking for solutions" if data["how"] == "gold" else "asking the model with the solution in sight"
+        return f"{how}: {data['found']} found, {data['rows']} of {data['of']} rows tried"
     return f"learning from solutions: step {data['step'] + 1}, loss {data['loss']:.3f}"
 
 

@@ -8,13 +8,16 @@ rollouts.
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+import math
+import time
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 from benchmax.doctor.gold.truths import truth_text
 from benchmax.envs.base_env import PROMPT_COLUMNS, with_system_prompt
 from benchmax.envs.types import Example, Messages
 from benchmax.models.base import TokenSegment
+from benchmax.rollouts.record import Rollout
 from benchmax.trainer.sampling.sampler import Draw
 from benchmax.trainer.warm_start.forced_model import demonstration_sequence
 from benchmax.trainer.warm_start.solutions import Solution, Solver
@@ -26,27 +29,50 @@ HINTED = 4
 """Samples of each row with a hint."""
 LONGEST = 1_000
 """Characters of a hint."""
+Tried = Callable[[int, int], None]
+"""Receives how many rows were tried, and how many of them have a solution."""
 HINT = "\n\nThe solution, for your eyes only, is: {solution}\nGive the answer in the form asked for."
 
 
-async def hinted_solutions(solver: Solver, trainer: Trainer, rows: Sequence[Example]) -> list[Solution]:
-    """The best of each row's hinted answers, where it is paid more than nonsense."""
+async def hinted_solutions(
+    solver: Solver,
+    trainer: Trainer,
+    rows: Sequence[Example],
+    until: float = math.inf,
+    on_tried: Tried = lambda rows, found: None,
+) -> list[Solution]:
+    """The best of each row's hinted answers, where it is paid more than nonsense.
+
+    Rows are asked as many at once as a step samples; none any more when the monotonic clock shows `until`.
+    """
     asked = [(row, hinted) for row in rows if (hinted := with_hint(row)) is not None]
-    draw = Draw("hint", 0, HINTED, trainer.config.rollouts.temperature)
-    groups = await trainer.sampler.sample([hinted for _, hinted in asked], draw, trainer.on_group)
-    host = solver.host
+    rollouts = trainer.config.rollouts
+    draw = Draw("hint", 0, HINTED, rollouts.temperature)
+    at_once = max(1, rollouts.prompts_per_step * rollouts.group_size // HINTED)
     found: list[Solution] = []
-    for (row, _), group in zip(asked, groups, strict=True):
-        paid = [each for each in group if each.ok and each.reward is not None and not each.cut_off and each.tokens]
-        best = max(paid, key=lambda each: each.reward or 0.0, default=None)
-        part = host.part_of(row)
-        if best is None or best.reward is None or best.reward <= (await solver.gold(part)).floor + 1e-9:
-            continue
-        tools = (await host.toolbox(part)).tools
-        prompt = solver.chat.prompt(with_system_prompt(row["prompt_messages"], host.system_prompt(part)), tools)
-        segments = [TokenSegment(prompt, sampled=False), *best.tokens[1:]]
-        found.append(Solution(row["id"], demonstration_sequence(segments), best.reward, "hint", best))
+    for first in range(0, len(asked), at_once):
+        if time.monotonic() >= until:
+            break
+        some = asked[first : first + at_once]
+        groups = await trainer.sampler.sample([hinted for _, hinted in some], draw, trainer.on_group)
+        made = [await _unhinted(solver, row, group) for (row, _), group in zip(some, groups, strict=True)]
+        found += [each for each in made if each is not None]
+        on_tried(first + len(some), len(found))
     return found
+
+
+async def _unhinted(solver: Solver, row: Example, group: Sequence[Rollout]) -> Solution | None:
+    """The best answer of a group with the prompt of the rollouts; None when it is paid no more than nonsense."""
+    paid = [each for each in group if each.ok and each.reward is not None and not each.cut_off and each.tokens]
+    best = max(paid, key=lambda each: each.reward or 0.0, default=None)
+    host = solver.host
+    part = host.part_of(row)
+    if best is None or best.reward is None or best.reward <= (await solver.gold(part)).floor + 1e-9:
+        return None
+    tools = (await host.toolbox(part)).tools
+    prompt = solver.chat.prompt(with_system_prompt(row["prompt_messages"], host.system_prompt(part)), tools)
+    segments = [TokenSegment(prompt, sampled=False), *best.tokens[1:]]
+    return Solution(row["id"], demonstration_sequence(segments), best.reward, "hint", best)
 
 
 def with_hint(example: Example) -> Example | None:

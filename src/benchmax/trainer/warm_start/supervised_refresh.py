@@ -14,8 +14,10 @@ from typing import TYPE_CHECKING
 
 from torch import Tensor
 
+from benchmax import metrics
 from benchmax.envs.types import Example
 from benchmax.trainer.checkpoint import load_weights, trained_weights
+from benchmax.trainer.rundir import read_metrics
 from benchmax.trainer.sampling.sampler import Draw
 from benchmax.trainer.warm_start.supervised_steps import SupervisedSteps
 
@@ -74,7 +76,7 @@ class SupervisedRefresh:
         gold = fmean(each.reward for each in solutions)
         before, enough = await self._measure(measured), (1 - ROOM) * gold
         if before >= enough:
-            trainer.emit("note", message=_nothing_to_teach(before))
+            trainer.emit("note", message=nothing_to_teach(before, len(measured), self._sampled(), enough))
             return
         old = _copy(trained_weights(trainer.learner.policy))
         after, weights = await self._until_no_better(steps, measured, before, enough)
@@ -116,6 +118,11 @@ class SupervisedRefresh:
         groups = await trainer.sampler.sample(rows, draw, trainer.on_group)
         return fmean([r.reward for group in groups for r in group if r.reward is not None] or [0.0])
 
+    def _sampled(self) -> float | None:
+        """What the samples of the latest step earned."""
+        lines = [line["values"] for line in read_metrics(self._trainer.run.path) if line["split"] == "train"]
+        return lines[-1].get(metrics.REWARD) if lines else None
+
     def _on_step(self, step: int, steps: int, loss: float) -> None:
         self._trainer.notify("teaching", step=step, steps=steps, loss=loss)
 
@@ -131,5 +138,12 @@ def _message(before: float, after: float, helped: bool, steps: int, rows: int) -
     return f"Evaluations got no better, so {shown}. Rows that were not shown still earn {before:.2f}, so it was undone."
 
 
-def _nothing_to_teach(earned: float) -> str:
-    return f"Evaluations got no better, though training rows earn {earned:.2f} already: what is missing is more rows."
+def nothing_to_teach(earned: float, rows: int, sampled: float | None, enough: float) -> str:
+    """Why no solutions are shown. Greedy answers say little of rows whose samples earn less than `enough`."""
+    measured = f"greedy answers to {rows} training rows earn {earned:.2f} already"
+    if sampled is None or sampled >= enough:
+        return f"Evaluations got no better, though {measured}: what is missing is more rows."
+    return (
+        f"Evaluations got no better, and no solutions were shown: {measured}, though samples of the last step "
+        f"earned {sampled:.2f}."
+    )

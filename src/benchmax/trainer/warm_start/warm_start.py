@@ -11,11 +11,13 @@ evaluate ─▶ sample the first prompts ─▶ signal? ── yes ──▶ the
 
 from __future__ import annotations
 
+import math
 import random
 import time
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from statistics import fmean
 from typing import TYPE_CHECKING
@@ -40,8 +42,11 @@ if TYPE_CHECKING:
 DOSE_STEPS = 4
 """Supervised steps between two looks at the model's own samples."""
 UNSOLVED = (
-    "No solution was found that earns more: write gold_completion or demonstrate, or give chats with warm_start = FILE."
+    "No solution was found in {seconds:.0f} s that earns more: write gold_completion or demonstrate, "
+    "or give chats with warm_start = FILE."
 )
+SEARCH_SHARE = 1 / 6
+"""Share of `limits.seconds` in which solutions are looked for: the rest is for training."""
 FEWEST = 8
 """Solutions below which there is nothing to show."""
 ENOUGH_SPREAD = 0.5
@@ -103,6 +108,7 @@ class WarmStart:
     async def _fit_lengths(self) -> None:
         """Allow rollouts as long as known solutions need."""
         rows = [row for own in rows_by_part(self.solver.host, self.solver.rows).values() for row in own[:MEASURED]]
+        self._on_tried("gold", len(rows), 0, 0)
         shown = [each.rollout for each in await self.solver.solve_all(rows)]
         device = self.trainer.learner.policy.device.type
         self._record_chosen(fit_to_solutions(self.config, self.solver.host.env, shown, device))
@@ -161,13 +167,12 @@ class WarmStart:
         if wanted == "off" or (wanted == "auto" and signal.ready):
             self.trainer.first_groups = groups
             return WarmStartRecord("off" if wanted == "off" else "none", signal.forecast)
-        rows = self._rows(signal)
-        how, solutions = "gold", await self._solutions(rows) if wanted in ("auto", "gold") else []
-        if not self._worth(solutions, signal) and wanted in ("auto", "hint"):
-            how, solutions = "hint", await hinted_solutions(self.solver, self.trainer, rows)
+        began = time.monotonic()
+        how, solutions = await self._search(signal, began + SEARCH_SHARE * (self.config.limits.seconds or math.inf))
         if not self._worth(solutions, signal):
             self.trainer.first_groups = groups
-            return WarmStartRecord("none", f"{signal.forecast} {UNSOLVED}")
+            unsolved = UNSOLVED.format(seconds=time.monotonic() - began)
+            return WarmStartRecord("none", f"{signal.forecast} {unsolved}")
         shown = (replace(each.rollout, split=DEMONSTRATION, step=0) for each in solutions)
         self.trainer.run.write_rollouts("warm_start", 0, shown)
         record = WarmStartRecord(how, signal.forecast, rows=len(solutions))
@@ -198,14 +203,30 @@ class WarmStart:
         random.Random(f"{self.config.seed} warm start").shuffle(rows)
         return rows[: self.config.sft.rows]
 
-    async def _solutions(self, rows: Sequence[Example]) -> list[Solution]:
+    async def _search(self, signal: Signal, until: float) -> tuple[str, list[Solution]]:
+        """Solutions, and whether they are `gold` or made with a `hint`; none is looked for any more after `until`."""
+        wanted, rows = self.config.warm_start, self._rows(signal)
+        solutions = await self._solutions(rows, until) if wanted in ("auto", "gold") else []
+        if wanted == "gold" or self._worth(solutions, signal):
+            return "gold", solutions
+        on_tried = partial(self._on_tried, "hint", len(rows))
+        on_tried(0, 0)
+        return "hint", await hinted_solutions(self.solver, self.trainer, rows, until, on_tried)
+
+    def _on_tried(self, how: str, of: int, rows: int, found: int) -> None:
+        self.trainer.notify("solving", how=how, of=of, rows=rows, found=found)
+
+    async def _solutions(self, rows: Sequence[Example], until: float) -> list[Solution]:
         found: list[Solution] = []
+        self._on_tried("gold", len(rows), 0, 0)
         for at, row in enumerate(rows):
+            if time.monotonic() >= until:
+                break
             if (solution := await self.solver.solve(row)) is not None:
                 found.append(solution)
             elif not found and at >= FEWEST:
                 break
-            self.trainer.notify("solving", rows=at + 1, of=len(rows), found=len(found))
+            self._on_tried("gold", len(rows), at + 1, len(found))
         return found
 
     def _worth(self, solutions: Sequence[Solution], signal: Signal) -> bool:
@@ -231,6 +252,7 @@ class WarmStart:
             await trainer.push()
             groups = await self._sample_first()
             signal = await self._measure(groups, known)
+            describe_dose(signal, gold)
             trainer.emit("dose", dose=dose, **signal.to_dict())
             if all(_can_go_on(each, gold) for each in (signal.parts or {"": signal}).values()):
                 break
@@ -241,9 +263,36 @@ class WarmStart:
         self.trainer.notify("sft", step=step, steps=steps, loss=loss)
 
 
+def describe_dose(signal: Signal, gold: float) -> None:
+    """Put what a dose did in place of the forecast, which is for a model that nobody has shown anything."""
+    for part in signal.parts.values():
+        describe_dose(part, gold)
+    if signal.parts:
+        signal.forecast = " ".join(f"{name}: {each.forecast}" for name, each in signal.parts.items())
+        signal.advice = " ".join(f"{name}: {each.advice}" for name, each in signal.parts.items() if each.advice)
+    elif signal.reward is not None:
+        signal.forecast = _after_dose(signal, gold)
+        signal.advice = ""  # it was to show solutions, which is what a dose does
+
+
+def _after_dose(signal: Signal, gold: float) -> str:
+    if _share(signal, gold) >= NEARLY_ALL:
+        return f"Its samples earn {signal.reward:.2f} of {gold:.2f}: little is left to learn on these rows."
+    if not _can_go_on(signal, gold):
+        with_signal = f"{signal.spread:.0%}" if signal.spread else "None"
+        return f"{with_signal} of {signal.groups} groups had signal: it needs more solutions."
+    return signal.forecast
+
+
+def _share(signal: Signal, gold: float) -> float:
+    """What samples earn as a share of what solutions do, above nonsense."""
+    earned = signal.floor if signal.reward is None else signal.reward
+    return (earned - signal.floor) / max(1e-9, gold - signal.floor)
+
+
 def _can_go_on(signal: Signal, gold: float) -> bool:
     """Whether samples have enough signal to learn from without solutions."""
     if not signal.groups:  # a part that has no prompt among the first samples
         return True
-    share = ((signal.reward or signal.floor) - signal.floor) / max(1e-9, gold - signal.floor)
+    share = _share(signal, gold)
     return (signal.spread >= ENOUGH_SPREAD and share >= ENOUGH_SHARE) or share >= NEARLY_ALL
