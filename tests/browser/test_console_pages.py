@@ -58,3 +58,25 @@ def test_short_addresses_show_a_page(open_page, world):
 def test_a_tab_that_is_open_is_marked(open_page, world):
     page = open_page(f"/experiments/{world.runs['recorded']}/config")
     page.get_by_role("navigation", name="Parts of the run").locator("[aria-current=page]", has_text="Config").wait_for()
+
+
+def test_a_run_that_is_not_there_leads_to_those_that_are(open_page, world):
+    page = open_page("/experiments/run_nosuch")
+    page.watch.allow("404")
+    page.get_by_role("button", name="Try again").wait_for()
+    page.get_by_role("link", name="Go to the runs").click()
+    page.locator(".run-link").first.wait_for()
+    assert page.url == f"{world.url}/experiments"
+
+
+def test_the_learning_rate_is_that_of_the_last_step_with_an_update(open_page, world):
+    """A step whose samples all earn the same has no update, and no rate."""
+    run = world.add_run(name="ends without an update", args={"learning_rate": None})
+    rates = ({"lr": 5e-4}, {"lr": 2.5e-4}, {})
+    world.add_points(
+        run, [(step, "train", 1e9 + step, {"reward/mean": 1.0, **rate}) for step, rate in enumerate(rates)]
+    )
+    page = open_page(f"/experiments/{run}/config")
+    page.locator("dt", has_text="lr in step 2, the last with an update").wait_for()
+    asked = page.locator("dt[title=learning_rate]").locator("xpath=following-sibling::dd[1]")
+    assert "0.00025 in step 2, the last with an update" in asked.inner_text()

@@ -127,10 +127,11 @@ def test_an_example_is_asked_otherwise_and_then_played_and_scored(open_page, wor
     page.get_by_role("button", name="Play the example").click()
     page.locator(".turn-rewards").get_by_text(re.compile("reward")).wait_for()
     assert "said" in page.locator(".turn-rewards").inner_text()
-    said = "as an answer to the example"
-    assert page.get_by_text(said).count() == 0, "it is one"
     say(page, "Name another number.")
-    page.locator(".turn-rewards").nth(1).get_by_text(said).wait_for()
+    page.locator(".turn-foot").nth(1).get_by_text(re.compile(r"\d+ tokens? in ")).wait_for()
+    assert page.locator(".turn-foot").nth(1).locator(".turn-rewards").count() == 0, "it answers another question"
+    assert page.locator(".turn-rewards").count() == 1, "the example's answer keeps its own"
+    assert page.get_by_text("worked examples").count() == 0, "its prompts begin with none"
 
 
 def test_a_turn_begins_a_dataset_and_becomes_a_row_of_another(open_page, world, trained):
@@ -181,6 +182,7 @@ def test_an_answer_that_was_shown_is_not_the_models_and_leaving_the_page_ends_th
     ready(page)
     assert opened.status == "ready"
     assert "part of the prompt" in page.locator(".bubble-assistant").first.inner_text()
+    page.get_by_text("What you ask instead comes after the same worked examples.").wait_for()
     say(page, "Count to 5.")
     page.locator(".turn-foot").wait_for()
     assert page.get_by_text("part of the prompt").count() == 1
@@ -189,10 +191,50 @@ def test_an_answer_that_was_shown_is_not_the_models_and_leaving_the_page_ends_th
     wait_until(lambda: opened.status == "ended", 60)
 
 
+def streamed(events):
+    return "".join(f"data: {json.dumps(event)}\n\n" for event in events)
+
+
 def scripted(page, events):
     """Answer the next message with these events, as the server would send them."""
-    body = "".join(f"data: {json.dumps(event)}\n\n" for event in events)
+    body = streamed(events)
     page.route("**/messages", lambda route: route.fulfill(status=200, content_type="text/event-stream", body=body))
+
+
+def below_the_composer(page):
+    """Whole pixels of the newest turn that lie behind the composer, at least; None while one of them is drawn anew."""
+    foot, composer = page.locator(".turn-foot").last.bounding_box(), page.locator(".composer").bounding_box()
+    return max(0, round(foot["y"] + foot["height"] - composer["y"])) if foot and composer else None
+
+
+def test_the_newest_answer_is_above_the_composer_unless_somebody_scrolled_up(open_page, trained):
+    page = open_page(f"/experiments/{trained}/playground")
+    page.set_viewport_size({"width": 1360, "height": 900})
+    ready(page)
+    reply = [
+        {"event": "message", "message": {"role": "assistant", "content": "One line.\nAnother.\nA third."}},
+        {"event": "done", "tokens": 9, "seconds": 0.5},
+    ]
+    scripted(page, reply)
+    feet = page.locator(".turn-foot")
+    for count in range(6):
+        say(page, f"Question {count}")
+        feet.nth(count).wait_for()
+        until(page, lambda: below_the_composer(page), 0)
+    assert page.evaluate("window.scrollY") > 0, "there is more than fits"
+    page.get_by_label("Message").fill("\n".join("A long question." for _ in range(8)))
+    until(page, lambda: below_the_composer(page), 0)
+    held = []
+    page.unroute("**/messages")
+    page.route("**/messages", lambda route: held.append(route))
+    page.keyboard.press("Enter")
+    page.get_by_text("thinking …").wait_for()
+    until(page, lambda: len(held), 1)
+    # A frame later the page has heard of it.
+    page.evaluate("() => new Promise((done) => { window.scrollTo(0, 0); requestAnimationFrame(() => done()); })")
+    held[0].fulfill(status=200, content_type="text/event-stream", body=streamed(reply))
+    feet.nth(6).wait_for()
+    assert page.evaluate("window.scrollY") == 0, "whoever reads above is left there"
 
 
 def test_tool_calls_are_folded_hostile_text_is_only_text_and_an_error_is_said(open_page, trained):

@@ -184,6 +184,18 @@ def test_the_heat_map_opens_a_rollout(viewer):
     page.locator(".ro-cell-heat").first.wait_for()
 
 
+def test_the_heat_map_says_when_an_example_was_last_played(open_page, world, tmp_path):
+    played = [record(0, 0, 0, reward=0.25), record(0, 1, 0, reward=1.0), record(3, 1, 0, reward=0.5)]
+    run_id = world.add_run(write_run(tmp_path / "seldom", played), name="seldom")
+    page = open_page(f"/experiments/{run_id}/rollouts?view=map&mode=train")
+    page.locator(".ro-grid-head").get_by_text("last", exact=True).wait_for()
+    page.get_by_role("button", name="Worst at last play").click()
+    last = page.locator(".ro-row .num[title]")
+    steps = ["Last played: step 1", "Last played: step 4"]
+    until(page, lambda: [each.get_attribute("title") for each in last.all()], steps)
+    assert [float(text) for text in last.all_inner_texts()] == [0.25, 0.5]
+
+
 def test_two_samples_side_by_side_with_what_differs(viewer):
     page = viewer("?mode=train&step=0")
     open_sample(page, 0)

@@ -4,7 +4,7 @@ import { type ComponentType, lazy, Suspense, useEffect, useMemo } from "react";
 import { useLiveRun } from "../api/live";
 import { isOver, prefetchRunEvents, useRunDetails } from "../api/queries";
 import { prefetchScalars } from "../api/scalars";
-import { Empty, ErrorNote, Page, Skeleton, Tabs, useGo, useKeys } from "../ui";
+import { Empty, ErrorNote, Link, Page, Skeleton, Tabs, useGo, useKeys } from "../ui";
 import { RunContext, type RunView } from "./run/context";
 import { Actions, Header, Title } from "./run/Header";
 
@@ -63,7 +63,14 @@ export default function Run() {
     return (
       <Page title="Run" crumbs={crumbs}>
         {details.isError ? (
-          <ErrorNote error={details.error} onRetry={() => details.refetch()} />
+          <>
+            <ErrorNote error={details.error} onRetry={() => details.refetch()} />
+            <div>
+              <Link className="button" href="/experiments">
+                Go to the runs
+              </Link>
+            </div>
+          </>
         ) : (
           <Skeleton lines={6} />
         )}

@@ -8,10 +8,12 @@ type ComposerProps = {
   onSay: (content: string) => void;
   onStop: () => void;
   onAnew: () => void;
+  /** Its height may have changed. */
+  onGrow: () => void;
 };
 
 /** Where a message is typed. Enter sends it, Shift and Enter begins a line. */
-export function Composer({ sides, hasExample, onSay, onStop, onAnew }: ComposerProps) {
+export function Composer({ sides, hasExample, onSay, onStop, onAnew, onGrow }: ComposerProps) {
   const [text, setText] = useState("");
   const area = useRef<HTMLTextAreaElement>(null);
   const going = sides.some((side) => side.going);
@@ -37,7 +39,8 @@ export function Composer({ sides, hasExample, onSay, onStop, onAnew }: ComposerP
     if (!box) return;
     box.style.height = "auto";
     box.style.height = `${Math.min(220, box.scrollHeight + 2)}px`;
-  }, [text]);
+    onGrow();
+  }, [text, onGrow]);
   return (
     <div className="composer">
       <textarea

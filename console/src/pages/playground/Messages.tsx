@@ -17,8 +17,8 @@ export function Said({ message }: { message: ChatMessage }) {
   return <Bubble who={message.role} text={inWords(message.content)} given={message.role === "assistant"} />;
 }
 
-/** `example` when the conversation began with one: only that has a right answer. */
-export function TurnView({ turn, example, actions }: { turn: Turn; example: boolean; actions?: ReactNode }) {
+/** `scored`: whether the reward it came with is that of its answer. */
+export function TurnView({ turn, scored, actions }: { turn: Turn; scored: boolean; actions?: ReactNode }) {
   const answered = new Set(turn.messages.filter((each) => each.role === "tool").map((each) => each.tool_call_id));
   const going = turn.state === "going";
   return (
@@ -41,7 +41,7 @@ export function TurnView({ turn, example, actions }: { turn: Turn; example: bool
       {turn.state === "failed" && <ErrorNote error={new Error(turn.problem ?? "It failed.")} />}
       {turn.state === "done" && (
         <footer className="turn-foot">
-          <Rewards turn={turn} beside={example && Boolean(turn.said)} />
+          {scored && <Rewards turn={turn} />}
           <span className="muted small num">
             {turn.tokens !== undefined && format.plural(turn.tokens, "token")}
             {turn.seconds !== undefined && ` in ${format.number(turn.seconds, 2)} s`}
@@ -143,14 +143,12 @@ function pretty(value: unknown): string {
   }
 }
 
-/** `beside` what the example asks: the reward still goes by the example's answer. */
-function Rewards({ turn, beside }: { turn: Turn; beside: boolean }) {
+function Rewards({ turn }: { turn: Turn }) {
   if (!turn.rewards) return null;
   const total = turn.total ?? null;
   return (
     <span className="turn-rewards">
-      {beside && <span className="muted small">the whole conversation, as an answer to the example:</span>}
-      <Pill tone={!beside && total !== null && total > 0 ? "good" : "neutral"}>reward {format.number(total, 2)}</Pill>
+      <Pill tone={total !== null && total > 0 ? "good" : "neutral"}>reward {format.number(total, 2)}</Pill>
       {Object.entries(turn.rewards).map(([name, value]) => (
         <span key={name} className="small soft">
           <Plain text={name} /> <strong className="num">{format.number(value, 2)}</strong>

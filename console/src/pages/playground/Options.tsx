@@ -46,7 +46,7 @@ export function Options({ runId, live, names, first, example, about }: OptionsPr
         checked={!plain}
         onChange={(event) => search.set({ plain: event.target.checked ? null : 1, example: null })}
       />
-      {!plain && <ExampleChoice runId={runId} chosen={example ?? ""} />}
+      {!plain && <ExampleChoice runId={runId} chosen={example ?? ""} shown={hasShown(about)} />}
       <div className="room-numbers">
         <Amount label="Temperature" name="temperature" placeholder="0.7" step="0.1" max={10} />
         <Amount label="Max tokens" name="tokens" placeholder="512" step="1" max={131_072} />
@@ -96,7 +96,12 @@ export function useExampleId(runId: string, rows: boolean): string | null | unde
   return held.isPending ? undefined : (held.data?.[0]?.promptMessageId ?? null);
 }
 
-function ExampleChoice({ runId, chosen }: { runId: string; chosen: string }) {
+/** Whether prompts begin with worked examples: questions with an answer. */
+function hasShown(about: SessionInfo | undefined): boolean {
+  return about?.promptMessages.some((message) => message.role === "assistant") ?? false;
+}
+
+function ExampleChoice({ runId, chosen, shown }: { runId: string; chosen: string; shown: boolean }) {
   const search = useSearch();
   const held = useExamples(runId, "eval");
   const trained = useExamples(runId, "train");
@@ -107,8 +112,8 @@ function ExampleChoice({ runId, chosen }: { runId: string; chosen: string }) {
       label="Task"
       hint={
         chosen
-          ? "Play it to have the answer scored. What you ask instead comes after the same worked examples."
-          : "Choose a row to have answers scored."
+          ? `Play it to have its answer scored.${shown ? " What you ask instead comes after the same worked examples." : ""}`
+          : "Choose a row to have its answer scored."
       }
     >
       {(id) => (

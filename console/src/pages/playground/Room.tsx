@@ -4,6 +4,7 @@ import { type Sampling, type SessionWish, type Side, useSide } from "../../api/p
 import { useCheckpoints } from "../../api/queries";
 import { cx, ErrorNote, Skeleton, useKeys, useSearch } from "../../ui";
 import { Composer } from "./Composer";
+import { useFollow } from "./follow";
 import { Options, useExampleId } from "./Options";
 import { Talk } from "./Talk";
 import "./playground.css";
@@ -34,6 +35,7 @@ function Opened({ runId, live, rows, names }: OpenedProps) {
     for (const side of sides) side.stop();
   };
   useKeys({ Escape: stop });
+  const { end, follow } = useFollow(left.turns, right.turns);
   const say = (content: string) => {
     const sampling = samplingOf(search.values);
     for (const side of sides) void side.say(content, sampling);
@@ -52,7 +54,9 @@ function Opened({ runId, live, rows, names }: OpenedProps) {
           onSay={say}
           onStop={stop}
           onAnew={() => setRound(round + 1)}
+          onGrow={follow}
         />
+        <div ref={end} className="room-end" />
       </div>
       <Options runId={runId} live={live} names={names} first={first} example={example ?? null} about={about(sides)} />
     </div>

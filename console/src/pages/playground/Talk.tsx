@@ -1,5 +1,5 @@
 // One side of the playground: whether the checkpoint is ready, and what was said.
-import { useEffect, useRef, useState } from "react";
+import { useState } from "react";
 import type { Side, Turn } from "../../api/playground";
 import { Button, Empty, ErrorNote, Note, Pill, Spinner } from "../../ui";
 import { Said, TurnView } from "./Messages";
@@ -11,8 +11,8 @@ export function Talk({ side, runId, alone }: { side: Side; runId: string; alone:
   const whole = side.info?.promptMessages ?? [];
   // Something else was asked in place of the example's question.
   const prompt = side.example && side.turns[0]?.said ? whole.slice(0, -1) : whole;
-  const end = useRef<HTMLDivElement>(null);
-  useFollow(end, side.turns);
+  // A reward is for the answer to the task; what is said after it is chat. A turn that was cut off was no answer.
+  const answer = side.turns.find((turn) => turn.state === "done");
   const context = [...prompt.map((each) => ({ role: String(each.role), content: each.content }))];
   return (
     <section className="talk" aria-label={`Conversation with ${checkpointWords(side.checkpoint)}`}>
@@ -29,7 +29,7 @@ export function Talk({ side, runId, alone }: { side: Side; runId: string; alone:
           <TurnView
             key={turn.id}
             turn={turn}
-            example={Boolean(side.example)}
+            scored={turn === answer}
             actions={
               turn.state === "done" && (
                 <Button kind="quiet" size="small" onClick={() => setSaving(turn)}>
@@ -41,11 +41,9 @@ export function Talk({ side, runId, alone }: { side: Side; runId: string; alone:
         ))}
         {!prompt.length && !side.turns.length && side.error === null && (
           <Empty title={alone ? "Say something to it" : "Nothing said yet"} icon="chat">
-            {alone &&
-              "It answers as in training: with the environment's system prompt, its worked examples and its tools."}
+            {alone && "It answers as in training: with the environment's system prompt and its tools."}
           </Empty>
         )}
-        <div ref={end} />
       </div>
       {saving && <SaveRow turn={saving} context={context} runId={runId} onClose={() => setSaving(null)} />}
     </section>
@@ -72,14 +70,4 @@ function Status({ side }: { side: Side }) {
       ready
     </Pill>
   );
-}
-
-/** Keep the newest words in sight, unless somebody scrolled away. */
-function useFollow(end: React.RefObject<HTMLDivElement | null>, turns: Turn[]): void {
-  // New words are what it follows
-  useEffect(() => {
-    const page = document.documentElement;
-    const left = page.scrollHeight - page.scrollTop - window.innerHeight;
-    if (turns.length && left < 260) end.current?.scrollIntoView({ block: "nearest" });
-  }, [turns, end]);
 }

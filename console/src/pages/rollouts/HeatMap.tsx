@@ -4,7 +4,7 @@ import { useVirtualizer } from "@tanstack/react-virtual";
 import { type CSSProperties, memo, useMemo, useRef, useState } from "react";
 import type { Schemas } from "../../api/client";
 import { type Outline, type Scope, stepQuery, summaryQuery } from "../../api/rollouts";
-import { shownStep } from "../../api/steps";
+import { shownStep, stepName } from "../../api/steps";
 import { Empty, ErrorNote, format, Plain, Segments, Skeleton } from "../../ui";
 import { heat, type Range, rewardColour } from "./colour";
 
@@ -48,7 +48,7 @@ export function HeatMap({ run, scope, outline, range, onOpen }: Props) {
           onChange={setSorting}
           options={[
             { value: "listed", label: "As listed" },
-            { value: "worst", label: "Worst now" },
+            { value: "worst", label: "Worst at last play" },
             { value: "improved", label: "Most improved" },
           ]}
         />
@@ -118,12 +118,19 @@ function Grid({
         {columns.map((column, index) => (
           <span key={column.from}>{index % Math.ceil(columns.length / 12) === 0 ? column.shown : ""}</span>
         ))}
-        <span className="right">now</span>
+        <span className="right">last</span>
       </div>
       <div className="ro-rows" style={{ height: virtual.getTotalSize() }}>
         {virtual.getVirtualItems().map((item) => (
           <div key={item.key} className="ro-row" style={{ height: HEIGHT, transform: `translateY(${item.start}px)` }}>
-            <GridRow group={rows[item.index] as Group} columns={columns} tracks={tracks} range={range} onOpen={open} />
+            <GridRow
+              group={rows[item.index] as Group}
+              mode={scope.mode}
+              columns={columns}
+              tracks={tracks}
+              range={range}
+              onOpen={open}
+            />
           </div>
         ))}
       </div>
@@ -133,18 +140,21 @@ function Grid({
 
 const GridRow = memo(function GridRow({
   group,
+  mode,
   columns,
   tracks,
   range,
   onOpen,
 }: {
   group: Group;
+  mode: string;
   columns: Column[];
   tracks: string;
   range: Range;
   onOpen: (group: Group, column: Column) => void;
 }) {
   const cells = bucketed(group, columns);
+  const played = group.rewardHistory.at(-1)?.step;
   return (
     <div className="ro-grid-row" style={{ gridTemplateColumns: tracks }}>
       <span className="clip small" title={group.promptText.slice(0, 300)}>
@@ -166,7 +176,12 @@ const GridRow = memo(function GridRow({
           />
         ),
       )}
-      <span className="right small num">{format.reward(latest(group))}</span>
+      <span
+        className="right small num"
+        title={played === undefined ? undefined : `Last played: ${stepName(mode, played).toLowerCase()}`}
+      >
+        {format.reward(latest(group))}
+      </span>
     </div>
   );
 });
@@ -211,10 +226,10 @@ function latest(group: Group): number | null {
 function sorted(groups: Group[], sorting: Sorting): Group[] {
   if (sorting === "listed") return groups;
   const score = (group: Group) => {
-    const now = latest(group);
-    if (now === null) return Number.POSITIVE_INFINITY;
+    const last = latest(group);
+    if (last === null) return Number.POSITIVE_INFINITY;
     const first = group.rewardHistory.find((each) => each.meanReward !== null)?.meanReward ?? 0;
-    return sorting === "worst" ? now : first - now;
+    return sorting === "worst" ? last : first - last;
   };
   return [...groups].sort((a, b) => score(a) - score(b));
 }

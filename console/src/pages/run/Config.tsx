@@ -1,8 +1,7 @@
 // What the run was asked for, which of it was a default, and every setting it became.
 import { useQuery } from "@tanstack/react-query";
 import { api, unwrap } from "../../api/client";
-import { useScalars } from "../../api/scalars";
-import type { Series } from "../../chart/series";
+import { type Scalars, useScalars } from "../../api/scalars";
 import { Card, Check, Copy, ErrorNote, Fold, format, Pill, Plain, SearchBox, Skeleton, useSearch } from "../../ui";
 import { useRun } from "./context";
 import { NOT_SET } from "./Differences";
@@ -14,7 +13,7 @@ export default function Config() {
     queryKey: ["run", id, "config"],
     queryFn: () => unwrap(api.GET("/v1/train/runs/{run_id}/config", { params: { path: { run_id: id } } })),
   });
-  const rate = useScalars(id, "train").data?.get("lr");
+  const rate = lastRate(useScalars(id, "train").data);
   if (config.isError) return <ErrorNote error={config.error} onRetry={() => config.refetch()} />;
   if (config.isPending) return <Skeleton lines={8} />;
   const { args, paths, parent, settings } = config.data;
@@ -22,7 +21,7 @@ export default function Config() {
   const given = search.get("given") === "on";
   const fits = (...words: unknown[]) => words.some((word) => String(word).toLowerCase().includes(text));
   const shown = args.filter((arg) => fits(arg.name, arg.label, show(arg.value)) && (!given || arg.given));
-  const known = rate?.y.length ? withRate(settings ?? {}, rate) : (settings ?? {});
+  const known = rate ? withRate(settings ?? {}, rate) : (settings ?? {});
   const tree = Object.entries(known).map(
     ([section, values]) =>
       [section, flat(values).filter(([key, value]) => fits(`${section}.${key}`, show(value)))] as const,
@@ -55,7 +54,7 @@ export default function Config() {
                 name={arg.label}
                 raw={arg.name}
                 value={arg.value ?? NOT_SET}
-                note={arg.name === "learning_rate" && rate?.y.length ? inStep(rate) : undefined}
+                note={arg.name === "learning_rate" && rate ? `${show(rate.value)} ${rate.when}` : undefined}
                 mark={arg.given ? <Pill tone="info">given</Pill> : <span className="muted small">default</span>}
               />
             ))}
@@ -87,13 +86,22 @@ export default function Config() {
   );
 }
 
-/** With the learning rate that the last step had: warm-up, decay and cooling change what was set. */
-function withRate(settings: Record<string, unknown>, { x, y }: Series): Record<string, unknown> {
-  const optim = typeof settings.optim === "object" ? settings.optim : {};
-  return { ...settings, optim: { ...optim, [`lr in step ${format.number(x.at(-1))}`]: y.at(-1) } };
+type Rate = { value: number; when: string };
+
+/** The learning rate of the last update: steps whose samples all earn the same make none, so it may be an earlier step. */
+function lastRate(scalars: Scalars | undefined): Rate | null {
+  const rate = scalars?.get("lr");
+  const [step, value] = [rate?.x.at(-1), rate?.y.at(-1)];
+  if (!scalars || step === undefined || value === undefined) return null;
+  const ended = Math.max(...[...scalars.values()].map((series) => series.x.at(-1) ?? 0));
+  return { value, when: `in step ${format.number(step)}${ended > step ? ", the last with an update" : ""}` };
 }
 
-const inStep = ({ x, y }: Series) => `${show(y.at(-1))} in step ${format.number(x.at(-1))}`;
+/** With the learning rate that was used last: warm-up, decay and cooling change what was set. */
+function withRate(settings: Record<string, unknown>, { value, when }: Rate): Record<string, unknown> {
+  const optim = typeof settings.optim === "object" ? settings.optim : {};
+  return { ...settings, optim: { ...optim, [`lr ${when}`]: value } };
+}
 
 function Row({
   name,
