@@ -15,6 +15,7 @@ import typer
 from typer.testing import CliRunner
 
 from benchmax import ports
+from benchmax.cli import output
 from benchmax.cli.platform import up as commands
 from benchmax.errors import NotFoundError, UsageError
 from benchmax.platform.daemon import control, liveness
@@ -59,7 +60,7 @@ def pids(data):
 
 def test_before_the_first_start_messages_say_what_to_do_in_one_line(data, monkeypatch):
     monkeypatch.setenv("COLUMNS", "40")
-    assert "Start it with: benchmax up\n" in call("status", "--data-dir", data.root, code=1).stderr
+    assert f"Start it with: {output.command()} up\n" in call("status", "--data-dir", data.root, code=1).stderr
     with pytest.raises(NotFoundError, match=r"nothing was started in .* yet\. Start it with: benchmax up"):
         call("logs", "--data-dir", data.root)
     with pytest.raises(NotFoundError, match="no log of run_1"):
