@@ -85,6 +85,14 @@ SERVE_STOP_CHARS = _limit("SERVE_STOP_CHARS", 1_000, "characters", "one text of 
 # The platform
 WEBHOOKS = _limit("WEBHOOKS", 10, "webhooks", "those of one user")
 WEBHOOK_SECONDS = _limit("WEBHOOK_SECONDS", 10.0, "seconds", "one attempt to deliver a message to a webhook")
+MODEL_SESSIONS = _limit("MODEL_SESSIONS", 256, "sessions", "model sessions that one user has open")
+MODEL_SESSION_SECONDS = _limit("MODEL_SESSION_SECONDS", 3_600.0, "seconds", "one model session, unless set")
+MODEL_SESSION_MOST_SECONDS = _limit(
+    "MODEL_SESSION_MOST_SECONDS", 86_400.0, "seconds", "one model session that asks for longer"
+)
+MODEL_SESSION_BYTES = _limit(
+    "MODEL_SESSION_BYTES", 8 * MIB, "bytes", "calls kept of one model session; the oldest go first"
+)
 
 # MCP servers
 MCP_MESSAGE_BYTES = _limit("MCP_MESSAGE_BYTES", 32 * MIB, "bytes", "largest message of an MCP server")

@@ -63,7 +63,15 @@ class _Chat:
 
     @property
     def jobs(self) -> list[_Job]:
-        return [_Job(i, self.prompt, self.request.sampling(i)) for i in range(self.request.n)]
+        drawn = (self.request.sampling(index) for index in range(self.request.n))
+        return [_Job(i, self.prompt, each.with_seed(each.seed, self._most)) for i, each in enumerate(drawn)]
+
+    @property
+    def _most(self) -> int | None:
+        """Tokens of a reply: as many as were asked for, and fit the context that was."""
+        context, asked = self.request.max_context_tokens, self.request.max_tokens
+        room = None if context is None else context - len(self.prompt)
+        return min((each for each in (asked, room) if each is not None), default=None)
 
 
 @dataclass(slots=True)
@@ -140,6 +148,11 @@ class LocalCompletions:
         described = sum(len(tool.description or "") for tool in tools)
         self._check_length(described + sum(len(text.strip()) for text in given))
         prompt, prompt_turns = self.conversations.prompt(messages, tools)
+        if len(prompt) >= (request.max_context_tokens or len(prompt) + 1):
+            raise ContextExceeded(
+                f"The conversation has {len(prompt)} tokens; {request.max_context_tokens} were allowed for it with its "
+                "reply. Shorten the prompt or the tool output."
+            )
         return _Chat(request, messages, tools, prompt, prompt_turns)
 
     def _completion_jobs(self, request: api.CompletionRequest) -> list[_Job]:

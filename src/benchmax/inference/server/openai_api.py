@@ -160,6 +160,8 @@ class ToolSpec(BaseModel):
 class ChatRequest(Request):
     messages: list[Json] = Field(min_length=1)
     max_completion_tokens: int | None = Field(None, ge=1)
+    max_context_tokens: int | None = Field(None, ge=1)
+    """Most tokens of the conversation with its reply, where that is fewer than the model takes."""
     tools: list[ToolSpec] = []
     tool_choice: Literal["auto", "none"] = "auto"
     logprobs: bool = False

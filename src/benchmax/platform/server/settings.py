@@ -12,7 +12,7 @@ from benchmax.platform.store.datadir import DataDir
 
 LIMITS = {
     "login": 600, "key": 10, "eval": 30, "device": 600, "doctor": 60, "export": 60, "session": 600, "rollout": 6000,
-    "completion": 60_000, "webhook": 60,
+    "completion": 60_000, "webhook": 60, "model_session": 60_000,
 }  # fmt: skip
 LOOPBACK = frozenset({"127.0.0.1", "localhost", "::1"})
 

@@ -9,6 +9,7 @@ from fastapi import Depends, Request
 from benchmax.platform.server.security.rate_limits import Limiter
 from benchmax.platform.server.security.scopes import AccessTable
 from benchmax.platform.server.services.live_sessions import LiveSessions
+from benchmax.platform.server.services.model_sessions import ModelSessions
 from benchmax.platform.server.services.response_cache import ResponseCache
 from benchmax.platform.server.services.sse import Feeds
 from benchmax.platform.server.settings import ServerSettings
@@ -31,6 +32,7 @@ class ServerServices:
         self.feeds = Feeds(database)
         self.response_cache = ResponseCache()
         self.live_sessions = LiveSessions(settings.data)
+        self.model_sessions = ModelSessions()
 
 
 async def services_of(request: Request) -> ServerServices:

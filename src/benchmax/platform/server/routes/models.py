@@ -19,7 +19,7 @@ from benchmax.platform.wire.models import ChatBody, ModelCard, ModelCards
 
 router = Router(prefix="/v1", tags=["models"])
 
-_ANSWER: dict[int | str, dict[str, Any]] = {
+ANSWER: dict[int | str, dict[str, Any]] = {
     200: {
         "content": {
             "application/json": {"schema": {"type": "object"}},
@@ -45,7 +45,7 @@ def get_model(services: Services, caller: Caller, name: Annotated[str, Path(max_
     raise NotFoundError(f"There is no model {name!r} here. GET /v1/models lists them.")
 
 
-@router.post("/chat/completions", response_class=Response, responses=_ANSWER)
+@router.post("/chat/completions", response_class=Response, responses=ANSWER)
 async def complete_chat(request: Request, services: Services, caller: Caller, body: ChatBody) -> Response:
     """Answer a chat, by the model that is named or by the platform's default one."""
     services.limiter.hit("completion", caller.user_id)

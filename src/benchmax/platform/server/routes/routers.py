@@ -8,6 +8,7 @@ from benchmax.platform.server.routes import (
     datasets,
     environments,
     health,
+    model_sessions,
     models,
     signin,
     storage,
@@ -43,6 +44,7 @@ ROUTERS = tuple(
         playground,
         rollout_stream,
         models,
+        model_sessions,
         signin,
     )
 )

@@ -21,10 +21,11 @@ from starlette.exceptions import HTTPException
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from benchmax.platform.server.problems import Refused, problem, unexpected
-from benchmax.platform.server.security.authentication import Principal, authenticate, cookie_token
+from benchmax.platform.server.security.authentication import Principal, cookie_token
 from benchmax.platform.server.security.bodies import OPEN_BYTES, Bodies, Body, is_hang_up, too_large
 from benchmax.platform.server.security.run_access import find_readable
 from benchmax.platform.server.security.scopes import AccessTable, Level, check_scope
+from benchmax.platform.server.security.session_keys import identify
 from benchmax.platform.server.security.stream_watch import StreamWatch
 from benchmax.platform.server.settings import ServerSettings
 from benchmax.platform.store.tables import Run
@@ -114,11 +115,10 @@ class Guard:
 
     def _watched(self, scope: Scope, headers: Headers, bound: asyncio.Timeout) -> AbstractContextManager[None]:
         _, run_id = self._services.access_table.find(scope["method"], scope["path"])
-        address = client_address(scope)
 
         def may_read() -> bool:
             try:
-                _, run = self._look_up(headers, address, run_id, note_use=False)
+                _, run = self._look_up(scope, headers, run_id, note_use=False)
             except Refused:
                 return False
             except SQLAlchemyError:
@@ -134,16 +134,17 @@ class Guard:
         if level == "open":
             return
         async with self._opening if _is_feed(scope) else nullcontext():
-            principal, run = await run_in_threadpool(self._look_up, headers, client_address(scope), run_id)
+            principal, run = await run_in_threadpool(self._look_up, scope, headers, run_id)
         check_scope(principal, level)
         scope["principal"], scope["run"] = principal, run
 
     def _look_up(
-        self, headers: Headers, address: str, run_id: str | None, *, note_use: bool = True
+        self, scope: Scope, headers: Headers, run_id: str | None, *, note_use: bool = True
     ) -> tuple[Principal | None, Run | None]:
         """The caller, and the run to be read: one call in a thread for what nearly every request needs."""
         database = self._services.database
-        principal = authenticate(database, headers, address, note_use=note_use)
+        sessions, path = self._services.model_sessions, scope["path"]
+        principal = identify(database, sessions, headers, path, client_address(scope), note_use=note_use)
         return principal, None if run_id is None else find_readable(database, run_id, principal)
 
     def _most(self, scope: Scope) -> int:

@@ -1,0 +1,124 @@
+"""Model sessions, as published clients open them to see what a trainer would see: ask a model, collect the calls."""
+
+from __future__ import annotations
+
+import time
+from typing import Annotated, Any
+
+from fastapi import Path, Request
+from fastapi.responses import Response
+
+from benchmax import limits
+from benchmax.platform.server.problems import Refused
+from benchmax.platform.server.routes.models import ANSWER
+from benchmax.platform.server.security.authentication import Caller, Principal, shown_key
+from benchmax.platform.server.services import models
+from benchmax.platform.server.services.model_sessions import ModelSession
+from benchmax.platform.server.services.recorded_calls import recorded_answer
+from benchmax.platform.server.state import Services
+from benchmax.platform.server.threads import Router, in_threads
+from benchmax.platform.store.tables import ApiKey
+from benchmax.platform.wire.base import Success
+from benchmax.platform.wire.models import (
+    ChatBody,
+    ModelCard,
+    ModelCards,
+    ModelSessionInfo,
+    ModelSessionOpened,
+    ModelSessionRecord,
+    ModelSessionRequest,
+)
+
+router = Router(prefix="/v1/sessions", tags=["models"])
+
+SessionId = Annotated[str, Path(max_length=128, pattern=r"^[A-Za-z0-9][A-Za-z0-9._:-]*$")]
+_RECORD: dict[int | str, dict[str, Any]] = {200: {"model": ModelSessionRecord}}
+_ANY_BODY: dict[str, Any] = {"requestBody": {"content": {"application/json": {}}}}
+
+
+@router.put("/{session_id}")
+def open_session(
+    request: Request, services: Services, caller: Caller, session_id: SessionId, body: ModelSessionRequest
+) -> ModelSessionOpened:
+    """A model at an address and with a key of its own. Your last session of this name ends, its calls are forgotten."""
+    services.limiter.hit("model_session", caller.user_id)
+    with services.database.read() as db:
+        key = shown_key(db, caller)
+    if key is None:
+        raise Refused(403, "A session is opened with an API key, and ends with it. Send `Authorization: Bearer sk_…`.")
+    chosen = models.choose_own(services, caller.user_id, body.model)
+    session, text = services.model_sessions.open(
+        caller.user_id,
+        session_id,
+        key.id,
+        asked_model=body.model,
+        model=chosen.model,
+        note=chosen.note,
+        max_context_tokens=body.max_context_tokens,
+        expires=_end(body, key),
+    )
+    base = (services.settings.public_url or str(request.base_url)).rstrip("/")
+    return ModelSessionOpened(**_info(session), session_key=text, base_url=f"{base}/v1/sessions/{session_id}")
+
+
+@router.get("/{session_id}/models")
+def list_session_models(services: Services, caller: Caller, session_id: SessionId) -> ModelCards:
+    """The model of the session: it answers whichever is named."""
+    session = _own(services, caller, session_id)
+    return ModelCards(data=[ModelCard(id=session.model, owned_by=f"session {session.id}")])
+
+
+@router.post("/{session_id}/chat/completions", response_class=Response, responses=ANSWER)
+async def complete_session_chat(
+    request: Request, services: Services, caller: Caller, session_id: SessionId, body: ChatBody
+) -> Response:
+    """Answer a chat by the session's model, and record it."""
+    services.limiter.hit("completion", caller.user_id)
+    session = _own(services, caller, session_id)
+    asked = body.model_dump(mode="json", exclude_unset=True)
+    return await recorded_answer(services, session, asked, request.is_disconnected)
+
+
+@router.post("/{session_id}/collect", response_class=Response, responses=_RECORD, openapi_extra=_ANY_BODY)
+@in_threads("reads")
+def collect_session(services: Services, caller: Caller, session_id: SessionId) -> Response:
+    """The session's calls in the order in which they began; one that is under way comes when it is over."""
+    session = _own(services, caller, session_id)
+    kept = b",".join(services.model_sessions.calls_of(session))  # JSON already
+    record = ModelSessionRecord(**_info(session), call_count=session.begun, truncated=session.truncated, calls=[])
+    head = record.model_dump_json().encode().removesuffix(b"[]}")
+    return Response(head + b"[" + kept + b"]}", media_type="application/json")
+
+
+@router.delete("/{session_id}")
+def end_model_session(services: Services, caller: Caller, session_id: SessionId) -> Success:
+    """End a session, and forget its calls."""
+    _own(services, caller, session_id)
+    services.model_sessions.end(caller.user_id, session_id)
+    return Success(success=True, message="The session is ended.")
+
+
+def _own(services: Services, caller: Principal, session_id: str) -> ModelSession:
+    session = services.model_sessions.find(caller.user_id, session_id)
+    if session is None:
+        raise Refused(404, "You have no such session, or it has ended. Open it with PUT /v1/sessions/ID.")
+    return session
+
+
+def _info(session: ModelSession) -> dict[str, Any]:
+    return dict(
+        ModelSessionInfo(
+            id=session.id,
+            model=session.model,
+            note=session.note,
+            max_context_tokens=session.max_context_tokens,
+            created_at=session.created,
+            expires_at=session.expires,
+        )
+    )
+
+
+def _end(body: ModelSessionRequest, key: ApiKey) -> float:
+    """When a session ends: no later than the key that opens it."""
+    seconds = limits.MODEL_SESSION_SECONDS if body.ttl_seconds is None else body.ttl_seconds
+    return min(time.time() + min(seconds, limits.MODEL_SESSION_MOST_SECONDS), key.expires or float("inf"))
