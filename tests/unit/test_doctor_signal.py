@@ -36,6 +36,12 @@ def test_no_signal_is_said_with_the_help_that_is_known():
     assert "gold_completion or demonstrate" in measure(SILENT).advice, "where no solution is known"
 
 
+def test_one_sample_of_a_prompt_has_nothing_to_differ_from():
+    shown = "\n".join(measure(groups([1.0], [0.0], [0.0], [1.0]), Known(gold=1.0)).lines())
+    assert shown.startswith("4 prompts × 1 sample\nreward 0.50 on average; a good answer earns 1.00\nsolved 50%\n")
+    assert "difference" not in shown
+
+
 def test_what_the_samples_missed_is_computed():
     """Of 64 samples none may be right though one in 500 is: in training that one comes soon."""
     signal = measure(SILENT, Known(gold=1.0, chance=2e-3))

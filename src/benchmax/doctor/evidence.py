@@ -8,7 +8,7 @@ from statistics import fmean
 from typing import Any
 
 from benchmax.doctor.gold.finder import Gold
-from benchmax.doctor.gold.truths import truth_text
+from benchmax.doctor.gold.truths import is_likely, truth_text
 from benchmax.doctor.probe_player import PlayedAnswer
 from benchmax.doctor.recording_host import HookCall
 from benchmax.envs.base_env import BaseEnv, overrides
@@ -21,6 +21,9 @@ TOLERANCE = 0.02
 """Share of the gold reward below which two scores count as the same."""
 ERRATIC = 0.5
 """Share of the largest reward by which the same answer must differ, for nothing to be measured by it."""
+
+DOUBTED = 0.5
+"""The reward below which an answer that was guessed from the columns is not called a good one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -238,7 +241,16 @@ class Evidence:
     def gold_works(self) -> bool:
         """Whether the gold answer earns more than answers without content, so that others can be measured by it."""
         gold = self.mean("gold")
-        return gold is not None and gold > self.floor + 1e-9
+        return gold is not None and gold > self.floor + 1e-9 and not self.gold_doubtful
+
+    @property
+    def gold_doubtful(self) -> bool:
+        """Whether the best answer is a guess from columns that are not named like one, and earns little of anything."""
+        best, golds = self.gold.best, self.of("gold")
+        if best is None or not best.guessed or not golds or any(map(is_likely, best.label.split())):
+            return False
+        parts = {name: [each.rollout.rewards.get(name, 0.0) for each in golds] for name in golds[0].rollout.rewards}
+        return (self.mean("gold") or 0.0) < DOUBTED and all(fmean(paid) < DOUBTED for paid in parts.values())
 
     def share(self, *kinds: str) -> float | None:
         """The share of the gold reward that these answers earn; their own reward when gold is no measure."""

@@ -15,7 +15,7 @@ from typing import Any
 
 from benchmax.doctor import probe_answers
 from benchmax.doctor.evidence import Evidence, Interference, ToolTrial, total_of
-from benchmax.doctor.gold.demonstrations import SEARCHED, Demonstrator
+from benchmax.doctor.gold.demonstrations import SCRIPT, SEARCHED, Demonstrator
 from benchmax.doctor.gold.finder import Gold, GoldFinder
 from benchmax.doctor.gold.truths import question
 from benchmax.doctor.lazy_strategies import lazy_answers
@@ -191,21 +191,24 @@ class EvidenceCollector:
         """Find the way of answering that earns most, and write the answers of all examples that way."""
         finder = GoldFinder(self.player, self.tools, self.evidence.pace.probe_seconds * GOLD_SHARE)
         self.gold = self.evidence.gold = await finder.find(self.evidence.sample)
-        if not self.gold.works and self.tools and not self.evidence.grouped and await self._search_calls():
+        if not self.gold.works and not self.evidence.grouped and await self._learn_solutions():
             return
         for example in (*self.evidence.examples[:GOLD_EXAMPLES], *self.evidence.sample):
             if (text := self.gold.text(example)) is not None:
                 self._golds[example["id"]] = text
 
-    async def _search_calls(self) -> bool:
-        """Where no text earns, tool calls may; they are known for the examples they were found for alone."""
+    async def _learn_solutions(self) -> bool:
+        """Where no text earns, what `demonstrate` shows or a search for tool calls finds may; each for its own row."""
         seconds = self.evidence.pace.probe_seconds * GOLD_SHARE
-        demonstrator = Demonstrator(self.player, self.gold, self.evidence.tools, seconds)
-        shown = demonstrator.scripted or any(self.gold.calls_of(example) for example in self.evidence.sample)
-        for example in self.evidence.sample if not shown else ():
-            if (found := await demonstrator.solve(example)) is not None and found.source == SEARCHED:
+        demonstrator = Demonstrator(self.player, self.gold, self.tools and self.evidence.tools, seconds)
+        wanted = SCRIPT if demonstrator.scripted else SEARCHED
+        told = any(self.gold.calls_of(example) for example in self.evidence.sample)
+        for example in self.evidence.sample if not told else ():
+            found = await demonstrator.solve(example)
+            if found is not None and found.source == wanted and isinstance(found.turns[-1], str):
                 self._golds[example["id"]] = self.gold.learn(example, found.turns, found.reward)
-                await self._compare_alone(example, found.reward)
+                if wanted == SEARCHED:
+                    await self._compare_alone(example, found.reward)
         return bool(self._golds)
 
     async def _compare_alone(self, example: Example, earned: float) -> None:

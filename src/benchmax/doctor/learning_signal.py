@@ -96,11 +96,14 @@ class Signal:
 
     def lines(self) -> list[str]:
         """The numbers, a line each, then the forecast and what to do."""
-        shown = [f"{self.groups} prompts × {self.samples} samples"]
+        siblings = self.samples > 1
+        shown = [f"{self.groups} prompts × {self.samples} sample{'s' * siblings}"]
         if self.reward is not None and self.best is not None:
+            best = f", {self.best:.2f} for the best of a group" if siblings else ""
             good = f"; a good answer earns {self.gold:.2f}" if self.gold is not None else ""
-            shown.append(f"reward {self.reward:.2f} on average, {self.best:.2f} for the best of a group{good}")
-        shown.append(f"groups with a difference {self.spread:.0%}, groups with a solution {self.pass_at_k:.0%}")
+            shown.append(f"reward {self.reward:.2f} on average{best}{good}")
+        differ = f"groups with a difference {self.spread:.0%}, groups with a solution" if siblings else "solved"
+        shown.append(f"{differ} {self.pass_at_k:.0%}")
         details = [f"cut off {self.cut_off:.0%}"]
         if self.in_form is not None:
             details.append(f"in the form that is paid {self.in_form:.0%}")

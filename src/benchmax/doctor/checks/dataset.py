@@ -147,6 +147,8 @@ def leaks_ground_truth_prompt(evidence: Evidence) -> Iterator[Finding]:
         return
     prompt, truth = found[own.index(True)]
     labelled = fmean(probe_answers.labelled(prompt, truth) for prompt, truth in found)
+    if labelled < 0.5 and not evidence.gold.is_bare(evidence.sample[0]):
+        return  # parts of a list may stand in the prompt: what is to be used, found or put in order
     yield (error if labelled >= 0.5 else warning)(
         "The prompt contains the ground truth.",
         f"in {sum(own)} of {len(own)} rows; for example {truth!r} in {prompt[-400:]!r}",

@@ -5,14 +5,13 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from dataclasses import replace
-from functools import partial
 
 from benchmax.doctor import probe_answers
 from benchmax.doctor.evidence import Evidence, total_of
 from benchmax.doctor.findings import Finding, error, warning
 from benchmax.doctor.gold.finder import OWN
-from benchmax.doctor.gold.forms import PLAIN, SLOT, THOUGHT, asked_forms
-from benchmax.doctor.gold.truths import TRUTH_KEYS, columns, is_likely, is_short, truths
+from benchmax.doctor.gold.forms import PLAIN, SLOT, THOUGHT, asked_forms, is_untold
+from benchmax.doctor.gold.truths import TRUTH_KEYS, is_likely, is_short, truths
 from benchmax.doctor.probe_player import PlayedAnswer
 from benchmax.doctor.quoting import beside_gold, earned, quote
 from benchmax.doctor.registry import check, gold, needs, scored, searched
@@ -105,7 +104,7 @@ def demonstrate_earns_nothing(evidence: Evidence) -> Iterator[Finding]:
 def gold_scores_low(evidence: Evidence) -> Iterator[Finding]:
     answers = evidence.best("gold")
     low = [answer for answer in answers if (answer.total or 0.0) <= _floor_on(evidence, answer) + 1e-9]
-    if evidence.erratic or evidence.nothing_earns:
+    if evidence.erratic or evidence.nothing_earns or evidence.gold_doubtful:
         return
     yield from _only_uncleaned(evidence)
     yield from _other_column(evidence)
@@ -166,11 +165,14 @@ def unasked_form(evidence: Evidence) -> Iterator[Finding]:
     told = asked_forms(evidence.system_prompt)
     # Labels, keys and quotes in a row's own text are mostly those of its data: `Question: …`, `{"id": 3}`.
     forms = [form for form in found.asked if form in told or _MARKS.match(form.template)]
-    if best is None or best.label == OWN or not found.works or not forms or best.form in found.asked:
+    if best is None or best.label == OWN or not found.works or evidence.gold_doubtful:
+        return
+    if not forms or best.form in found.asked:
+        yield from _untold_form(evidence)
         return
     if best.form.template.startswith(THOUGHT):
         return  # the form that was asked for, after the thought that was asked for
-    if not all(map(partial(_is_bare, evidence), evidence.sample)):
+    if not all(map(found.is_bare, evidence.sample)):
         return  # a joined list or a table has a form of its own, which the prompt may well ask for
     asked = [way for way in found.ways if way.label == best.label and way.form in forms]
     if asked and max(found.earned[way] for way in asked) <= found.floor + 1e-9:
@@ -178,6 +180,20 @@ def unasked_form(evidence: Evidence) -> Iterator[Finding]:
             "The form that the prompt asks for does not earn.",
             f"{best.name} earns {found.earned[best]:g}; {asked[0].name} earns {found.earned[asked[0]]:g}",
             "Let prompt and reward agree on the form; a model that follows the prompt learns nothing here.",
+        )
+
+
+def _untold_form(evidence: Evidence) -> Iterator[Finding]:
+    """Nothing earns without marks that the model is told nothing of."""
+    found, best = evidence.gold, evidence.gold.best
+    if best is None or not all(is_untold(best.form, evidence.prompt(example)) for example in evidence.sample):
+        return
+    plain = [paid for way, paid in found.earned.items() if way.label == best.label and way.form is PLAIN]
+    if plain and max(plain) <= found.floor + 1e-9:
+        yield warning(
+            "The form that earns is not told to the model.",
+            f"{best.name} earns {found.earned[best]:g}, the answer without it {max(plain):g}; the prompt says nothing",
+            "Ask for it in system_prompt, best with an example: what no sample contains cannot be learned.",
         )
 
 
@@ -192,24 +208,24 @@ def _punished_thought(evidence: Evidence) -> Iterator[Finding]:
         )
 
 
-def _is_bare(evidence: Evidence, example: Example) -> bool:
-    """Whether the answer without its form is a single value of the row."""
-    truth = (evidence.gold.truth(example) or "").lower()
-    return any(str(value).lower() == truth for _, value in columns(example))
-
-
 @check("gold-unknown", "a gold answer is known", scored)
 def gold_unknown(evidence: Evidence) -> Iterator[Finding]:
     if evidence.gold.error:
         hook = evidence.gold.raised_in
         yield warning(f"{hook} raised.", evidence.gold.error, f"Correct {hook}.")
-    elif not evidence.gold_text_known:
+    elif not evidence.gold_text_known or evidence.gold_doubtful:
         finding = warning(
             "No gold answer is known, so half of the probes have no measure.",
-            "the task has no column that could be the answer",
+            _best_guess(evidence) if evidence.gold_doubtful else "the task has no column that could be the answer",
             "Override gold_completion(cls, example) to return a good answer.",
         )
         yield replace(finding, code=gold_stub(evidence, evidence.sample[0]))
+
+
+def _best_guess(evidence: Evidence) -> str:
+    guess, best = evidence.best("gold")[0], evidence.gold.best
+    made = f"{quote(guess.text)} ({best.name if best else ''})"
+    return f"the best answer that could be made from the columns, {made}, earned {earned(guess)}"
 
 
 def _floor_on(evidence: Evidence, gold_answer: PlayedAnswer) -> float:

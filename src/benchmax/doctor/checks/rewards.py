@@ -272,8 +272,10 @@ def ragged_components(evidence: Evidence) -> Iterator[Finding]:
 
 @check("unbounded-component", f"components stay within ±{LARGE:g}", scored)
 def unbounded_component(evidence: Evidence) -> Iterator[Finding]:
+    weights = getattr(evidence.env, "reward_weights", None) or {}
     for name, seen in _component_values(evidence).items():
-        if max(map(abs, seen)) > LARGE:
+        weight = weights.get(name, 1.0) if isinstance(weights, Mapping) else 1.0
+        if max(map(abs, seen)) * min(1.0, abs(weight)) > LARGE:
             worst = max(evidence.scored, key=lambda answer: abs(answer.rollout.rewards.get(name, 0.0)))
             yield warning(
                 f"The component {name!r} is large.",

@@ -62,10 +62,7 @@ def _all(example: Example, results: Sequence[str]) -> Iterator[Value]:
         yield from values_in_json(f"result -{back + 1}", text)
         yield from _in_text(f"result -{back + 1}", text)
     yield from _in_text("prompt", question(example))
-    task = {**(example.get("init_rollout_args") or {}), **(example.get("task") or {})}
-    for name, value in task.items():
-        if name in (*PROMPT_COLUMNS, "init_rollout_args"):
-            continue
+    for name, value in _columns(example).items():
         if isinstance(value, str | int | float | list):
             yield Value(f"column {name}", value)
         if isinstance(value, list):
@@ -102,9 +99,8 @@ def values_in_json(where: str, text: str) -> Iterator[Value]:
 
 def arguments(tool: ToolDefinition, found: Sequence[Value]) -> Iterator[Arguments]:
     """Arguments its schema may accept, made from the values."""
-    schema = tool.input_schema if isinstance(tool.input_schema, Mapping) else {}
-    properties: Mapping[str, Any] = schema.get("properties") or {}
-    required = [name for name in schema.get("required") or () if name in properties] or list(properties)
+    properties = _properties(tool)
+    required = [name for name in _required(tool) if name in properties] or list(properties)
     choices = [[(name, *choice) for choice in _choices(name, properties[name], found)] for name in required]
     if all(choices):
         # The likely values of all parameters first, not all values of the last one with the likeliest of the others.
@@ -116,14 +112,63 @@ def arguments(tool: ToolDefinition, found: Sequence[Value]) -> Iterator[Argument
 
 def one_for_each(tool: ToolDefinition, example: Example) -> Iterator[list[Arguments]]:
     """Arguments for a call with each entry of a list or table of the row: an order of several things, say."""
-    schema = tool.input_schema if isinstance(tool.input_schema, Mapping) else {}
-    names = list(schema.get("required") or schema.get("properties") or ())
-    task = {**(example.get("init_rollout_args") or {}), **(example.get("task") or {})}
-    for column, value in task.items():
-        if column not in (*PROMPT_COLUMNS, "init_rollout_args") and isinstance(value, list | Mapping):
+    names = _required(tool)
+    for column, value in _columns(example).items():
+        if isinstance(value, list | Mapping):
             made = [_entry(names, entry) for entry in islice(_entries(value), MOST_OF_A_KIND + 1)]
             if 1 < len(made) <= MOST_OF_A_KIND and all(made):
                 yield [Arguments(each, (f"each of column {column}",) * len(each)) for each in made if each]
+
+
+def told_calls(tools: Sequence[ToolDefinition], example: Example) -> Iterator[list[tuple[ToolDefinition, Arguments]]]:
+    """Calls that the row itself holds: arguments under their names, or tools' names with their arguments."""
+    row = _columns(example)
+    for place, value in (("the row", row), *((f"told in {name}", value) for name, value in row.items())):
+        entries = value if isinstance(value, list) else [value]
+        told = [_told(tools, entry, place) for entry in entries[: MOST_OF_A_KIND + 1]]
+        if 0 < len(told) <= MOST_OF_A_KIND and all(told):
+            yield [each for each in told if each]
+
+
+def _told(tools: Sequence[ToolDefinition], entry: Any, place: str) -> tuple[ToolDefinition, Arguments] | None:
+    """One call that an entry tells, by the tool's name and a mapping beside it, or by the names of its parameters."""
+    if not isinstance(entry, Mapping):
+        return None
+    nested = [each for each in entry.values() if isinstance(each, Mapping)]
+    inside = [value for part in (entry, *nested) for value in part.values()]
+    named = [tool for tool in tools if tool.name in inside]
+    given = [each for each in map(_decoded, inside) if isinstance(each, Mapping)]
+    for tool in named or tools:
+        needed = set(_required(tool))
+        made = next((each for each in ([*given, {}] if named else [entry]) if needed <= set(each)), None)
+        if made is not None and (named or needed):
+            known = {name: made[name] for name in _properties(tool) if name in made}
+            return tool, Arguments(known, (place,) * len(known))
+    return None
+
+
+def _decoded(value: Any) -> Any:
+    """Arguments may be written as JSON, as the wire has them."""
+    try:
+        return json.loads(value) if isinstance(value, str) and value.startswith("{") else value
+    except (ValueError, RecursionError):
+        return value
+
+
+def _columns(example: Example) -> dict[str, Any]:
+    row = {**(example.get("init_rollout_args") or {}), **(example.get("task") or {})}
+    return {name: value for name, value in row.items() if name not in (*PROMPT_COLUMNS, "init_rollout_args")}
+
+
+def _properties(tool: ToolDefinition) -> Mapping[str, Any]:
+    schema = tool.input_schema if isinstance(tool.input_schema, Mapping) else {}
+    return schema.get("properties") or {}
+
+
+def _required(tool: ToolDefinition) -> list[str]:
+    """The parameters that a call must have; all of them where none is said to be."""
+    schema = tool.input_schema if isinstance(tool.input_schema, Mapping) else {}
+    return list(schema.get("required") or _properties(tool))
 
 
 def _entries(value: list[Any] | Mapping[str, Any]) -> Iterator[Any]:

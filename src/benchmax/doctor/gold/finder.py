@@ -9,7 +9,7 @@ from statistics import fmean
 from time import perf_counter
 
 from benchmax.doctor.gold.forms import PLAIN, Form, all_forms, asked_forms
-from benchmax.doctor.gold.truths import short_values, truth_text, truths
+from benchmax.doctor.gold.truths import columns, short_values, truth_text, truths
 from benchmax.doctor.probe_answers import GARBAGE, REFUSAL
 from benchmax.doctor.probe_player import PlayedAnswer, Probe, ProbePlayer, tool_turns
 from benchmax.doctor.recording_host import describe_failure
@@ -46,6 +46,11 @@ class Way:
     form: Form = PLAIN
     with_tools: bool = False
     """Call every tool once before answering."""
+
+    @property
+    def guessed(self) -> bool:
+        """Whether it was made from the row's columns, and told by nobody."""
+        return self.label not in (OWN, FOUND, *CONSTANT)
 
     @property
     def name(self) -> str:
@@ -118,6 +123,11 @@ class Gold:
             return self.text(example, Way(self.best.label))
         own, truth = self.own(example), truth_text(example)
         return truth if own and truth and truth in own else None
+
+    def is_bare(self, example: Example) -> bool:
+        """Whether the answer without its form is a single value of the row, and not joined from several."""
+        truth = (self.truth(example) or "").lower()
+        return any(str(value).lower() == truth for _, value in columns(example))
 
     def probe(self, example: Example, text: str, way: Way | None = None, kind: str = "gold") -> Probe:
         """The answer to play, after the tool calls it needs."""

@@ -108,6 +108,24 @@ USUAL = (
 )
 
 
+_TOLD = {
+    "in <answer> tags": r"<answer|\btags?\b|\bXML\b",
+    "in \\boxed{}": r"boxed",
+    "after 'Answer:'": r"answer\W{0,3}[:=]",
+    "as JSON": r"json|[\"'`]answer|\bkeys?\b",
+    "after ####": r"##|\bhash",
+    "in a code block": r"```|\bcode\b|\bblock|\bfence",
+    "in a python block": r"```|\bcode\b|\bblock|\bfence|python",
+}
+"""Words of a prompt that tell of a usual form."""
+
+
+def is_untold(form: Form, prompt: str) -> bool:
+    """Whether a form has marks of its own that this prompt says nothing of."""
+    told = _TOLD.get(form.name)
+    return form in USUAL and told is not None and re.search(told, prompt, re.IGNORECASE) is None
+
+
 def tags(prompt: str) -> list[str]:
     """The tags a prompt mentions."""
     return list(dict.fromkeys(_TAG.findall(prompt)))[:6]

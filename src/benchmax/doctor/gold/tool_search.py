@@ -20,7 +20,7 @@ from functools import partial
 from itertools import zip_longest
 from time import perf_counter
 
-from benchmax.doctor.gold.call_values import Arguments, arguments, one_for_each, values, values_in_json
+from benchmax.doctor.gold.call_values import Arguments, arguments, one_for_each, told_calls, values, values_in_json
 from benchmax.doctor.gold.forms import PLAIN, Form, asked_forms
 from benchmax.doctor.gold.sql_queries import find_query, statement_parameter, tables
 from benchmax.doctor.gold.truths import question
@@ -231,9 +231,10 @@ class ProgramSearch:
         return (path, reward) if reward is not None and reward >= earned - 1e-9 else None
 
     async def _for_each(self, example: Example, answer: str, least: float) -> tuple[Path, float] | None:
-        """A call with each entry of a list or table of the row, and then, where there is one, a tool that ends it."""
+        """The calls that the row holds, or one with each entry of a list of it; then a tool to end, if there is one."""
         last = [Step(ToolCall(tool.name, "{}"), ()) for tool in self.tools if not _parameters(tool)]
-        lists = [[_step(tool, made) for made in each] for tool in self.tools for each in one_for_each(tool, example)]
+        lists = [[_step(*each) for each in told] for told in told_calls(self.tools, example)]
+        lists += [[_step(tool, made) for made in each] for tool in self.tools for each in one_for_each(tool, example)]
         paths = [Path([*steps, *end]) for steps in lists for end in ([], *([step] for step in last))]
         earned = await self._earn_all(example, [path.calls for path in paths], answer)
         paid = [(path, reward) for path, reward in zip(paths, earned, strict=True) if reward is not None]
