@@ -1,8 +1,17 @@
-"""The extras of the package: which modules each installs, and the error for one that is missing."""
+"""What is installed with benchmax: its extras, the error for one that is missing, and how its programs are called."""
 
 from __future__ import annotations
 
+import json
+import os
+import shlex
+import shutil
+import sys
+from importlib.metadata import PackageNotFoundError, distribution
 from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+from urllib.parse import unquote
 
 from benchmax.errors import UsageError
 
@@ -27,8 +36,22 @@ _EXTRA_OF = {module: extra for extra, modules in MODULES.items() for module in m
 
 
 def install(*extras: str) -> str:
-    """The command that installs extras."""
-    return f"pip install 'benchmax[{','.join(extras)}]'"
+    """The command that installs extras beside this benchmax, from where it came from."""
+    names, origin = ",".join(extras), _origin()
+    url = origin.get("url", "")
+    if origin.get("dir_info", {}).get("editable"):
+        return f"{spelled('pip') or 'pip'} install -e '{unquote(url.removeprefix('file://'))}[{names}]'"
+    return f"{spelled('pip') or 'pip'} install 'benchmax[{names}]{' @ ' * bool(url)}{url}'"
+
+
+def _origin() -> dict[str, Any]:
+    """What pip noted of the directory or address that benchmax was installed from; nothing for a package index."""
+    try:
+        noted = distribution("benchmax").read_text("direct_url.json")
+    except PackageNotFoundError:
+        return {}
+    origin: dict[str, Any] = json.loads(noted) if noted else {}
+    return origin if {"url", "dir_info"} <= origin.keys() else {}
 
 
 def missing(extra: str) -> list[str]:
@@ -50,3 +73,18 @@ def explain(error: ImportError) -> str | None:
     if module not in _EXTRA_OF or find_spec(module) is not None:
         return None
     return f"This needs the package {module!r}, which is not installed. Run: {install(_EXTRA_OF[module])}"
+
+
+def spelled(program: str) -> str | None:
+    """How the shell in use calls a program that was installed with benchmax; None for one that was not.
+
+    By its name, or by its path where the name means nothing there, or another program.
+    """
+    own = Path(sys.executable).with_name(program)
+    if not own.exists():
+        return None
+    found = shutil.which(program)
+    if found is not None and os.path.samefile(found, own):
+        return program
+    here = Path.cwd()
+    return shlex.quote(str(own.relative_to(here) if own.is_relative_to(here) else own))

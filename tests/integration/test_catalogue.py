@@ -54,6 +54,15 @@ def test_every_built_in_is_listed():
     assert "issue_sosl_query" in shown
 
 
+def test_rows_of_a_level_bring_its_tools() -> None:
+    assert parse_env_args(None, "crm", "steps") == {"level": "steps"}
+    assert parse_env_args(["level=reports"], "crm", "steps") == {"level": "reports"}
+    assert parse_env_args(None, "crm", "lookup") == parse_env_args(None, "mine.py:Env", "steps") == {}
+    played = CliRunner().invoke(app, ["env", "run", "crm", "--data", "reports", "--json"])
+    (rollout,) = json.loads(played.stdout)
+    assert rollout["reward"] == 1.0, "the demonstration calls tools of the level"
+
+
 async def by_hand(name: str) -> float:
     """list_tools → init_rollout → run_tool → compute_reward → release_rollout."""
     env_class = load_env_class(name)

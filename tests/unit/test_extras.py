@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
+from typing import NamedTuple
 
 import pytest
 
@@ -14,6 +16,16 @@ from benchmax.platform.runner.jobs.outcome import CRASHED, MISTAKE
 TORCH = ModuleNotFoundError("No module named 'torch.nn'", name="torch.nn")
 
 
+class Noted(NamedTuple):
+    """An installed package with what pip noted of its origin."""
+
+    origin: dict[str, object] | None
+
+    def read_text(self, name: str) -> str | None:
+        assert name == "direct_url.json"
+        return self.origin and json.dumps(self.origin)
+
+
 @pytest.fixture
 def without_torch(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(extras, "find_spec", lambda name: None if name == "torch" else object())
@@ -22,12 +34,30 @@ def without_torch(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.usefixtures("without_torch")
 def test_the_extra_is_named() -> None:
     assert extras.explain(TORCH) == (
-        "This needs the package 'torch', which is not installed. Run: pip install 'benchmax[train]'"
+        f"This needs the package 'torch', which is not installed. Run: {extras.install('train')}"
     )
     assert extras.missing("train") == ["torch"]
-    with pytest.raises(UsageError, match=r"^It needs packages that are not installed \(torch\)\. Run: pip install"):
+    with pytest.raises(UsageError, match=r"^It needs packages that are not installed \(torch\)\. Run: .*pip install"):
         extras.require("It", "platform", "train")
     extras.require("It", "platform")
+
+
+@pytest.mark.parametrize(
+    ("noted", "command"),
+    [
+        (None, "pip install 'benchmax[train,mcp]'"),
+        ({"url": "file:///a b/it", "dir_info": {}}, "pip install 'benchmax[train,mcp] @ file:///a b/it'"),
+        ({"url": "file:///it", "dir_info": {"editable": True}}, "pip install -e '/it[train,mcp]'"),
+        ({"url": "https://x/benchmax.whl", "archive_info": {}}, "pip install 'benchmax[train,mcp]'"),
+    ],
+)
+def test_an_extra_comes_from_where_benchmax_came_from(
+    monkeypatch: pytest.MonkeyPatch, noted: dict[str, object] | None, command: str
+) -> None:
+    """Another package may have our name on an index."""
+    monkeypatch.setattr(extras, "distribution", lambda name: Noted(noted))
+    monkeypatch.setattr(extras, "spelled", lambda program: program)
+    assert extras.install("train", "mcp") == command
 
 
 def test_an_error_of_an_installed_package_is_no_missing_extra() -> None:
@@ -39,5 +69,5 @@ def test_an_error_of_an_installed_package_is_no_missing_extra() -> None:
 def test_a_run_says_it_too_and_is_not_tried_again(tmp_path: Path) -> None:
     ended = failure(TORCH, tmp_path)
     assert ended.code == MISTAKE
-    assert "pip install 'benchmax[train]' (on the platform's machine), then resume the run." in ended.reason
+    assert f"{extras.install('train')} (on the platform's machine), then resume the run." in ended.reason
     assert failure(ModuleNotFoundError("No module named 'x'", name="x"), tmp_path).code == CRASHED

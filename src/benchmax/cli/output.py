@@ -6,17 +6,16 @@ Exit codes: 0 done, 1 it ran and the answer is no, 2 wrong usage, 3 not found, 4
 from __future__ import annotations
 
 import json
-import os
 import re
-import shutil
 import sys
-from pathlib import Path
 from typing import Annotated, Any, NoReturn
 
 import typer
 from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
+
+from benchmax.extras import spelled
 
 OK, FAILED, USAGE, NOT_FOUND, AUTH, INTERRUPTED = 0, 1, 2, 3, 4, 130
 
@@ -87,15 +86,8 @@ def ended_words(status: str) -> str:
 
 
 def command() -> str:
-    """How the shell in use calls this command: by its name, or by its path where the name means nothing or another."""
-    own = Path(sys.executable).with_name("benchmax")
-    if not own.exists():
-        return "benchmax"
-    found = shutil.which("benchmax")
-    if found is not None and os.path.samefile(found, own):
-        return "benchmax"
-    here = Path.cwd()
-    return str(own.relative_to(here) if own.is_relative_to(here) else own)
+    """How the shell in use calls this command."""
+    return spelled("benchmax") or "benchmax"
 
 
 def stop(message: str, code: int) -> NoReturn:

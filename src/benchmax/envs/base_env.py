@@ -22,6 +22,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, ClassVar, Literal, TypedDict
 
+from benchmax import extras
 from benchmax.envs.example_id import make_example
 from benchmax.envs.types import ChatMessage, Example, Messages, RewardValue, ToolCall, ToolDefinition
 from benchmax.errors import ToolError
@@ -101,7 +102,7 @@ class BaseEnv(ABC):
         try:
             import datasets  # noqa: F401
         except ImportError as missing:
-            advice = "load_dataset needs the `datasets` package: pip install 'benchmax[data]'"
+            advice = f"load_dataset needs the `datasets` package: {extras.install('data')}"
             raise ImportError(advice, name=missing.name) from missing
         from benchmax.envs.datasets.hub import load_hub_dataset
 

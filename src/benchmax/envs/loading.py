@@ -24,7 +24,7 @@ from typing import Any, get_args
 
 from benchmax import plugins
 from benchmax.envs.base_env import BaseEnv, overrides
-from benchmax.envs.catalogue import BUILT_IN, LISTINGS, environments, member_class
+from benchmax.envs.catalogue import BUILT_IN, LISTINGS, environments, listing, member_class
 from benchmax.envs.composed.parts import is_composed, part_name, split_parts
 from benchmax.envs.datasets.readers import FORMATS
 from benchmax.errors import BenchmaxError, ConfigError, EnvDefinitionError, NotFoundError, UsageError, describe_cause
@@ -259,9 +259,13 @@ def refuse_unknown_arguments(env_class: type[BaseEnv], arguments: Mapping[str, A
             raise UsageError(f"{env_class.__name__} takes no argument {name!r}. {hint}")
 
 
-def parse_env_args(pairs: Iterable[str] | None) -> dict[str, Any]:
-    """KEY=VALUE pairs; a value that is JSON is read as such. PART.KEY=VALUE is for a part of a composed environment."""
-    arguments: dict[str, Any] = {}
+def parse_env_args(pairs: Iterable[str] | None, env: str | None = None, data: str | None = None) -> dict[str, Any]:
+    """KEY=VALUE pairs; a value that is JSON is read as such. PART.KEY=VALUE is for a part of a composed environment.
+
+    A built-in environment whose tools depend on its level has that of the rows that are asked for, unless told.
+    """
+    level = f"level={data}"
+    arguments: dict[str, Any] = {"level": data} if level in listing(env or "").more_tools else {}
     for pair in pairs or ():
         name, equals, value = pair.partition("=")
         part, _, key = name.rpartition(".")

@@ -171,7 +171,7 @@ def run(
     """Play a few rows and print what happened, turn by turn; exit code 1 when no rollout has a reward."""
     if base_url and not model:
         raise UsageError(f"--base-url {base_url} needs --model: name the model that the server should use.")
-    env_class, arguments = load_env_class(name), parse_env_args(env_arg)
+    env_class, arguments = load_env_class(name), parse_env_args(env_arg, name, data)
     check_arguments(env_class, arguments)
     examples = list(islice(load_examples(find_rows(env_class, data), env_class), rows))
     if not examples:

@@ -102,7 +102,7 @@ def evaluate_command(
                 "Name an environment: benchmax eval arithmetic, or benchmax eval main.py --data rows.jsonl."
             )
         spec = EvalSpec(
-            env=env, env_args=parse_env_args(env_arg), data=data, model=_chosen_model(model, base_url),
+            env=env, env_args=parse_env_args(env_arg, env, data), data=data, model=_chosen_model(model, base_url),
             base_url=base_url, api_key_var=api_key_var, rows=rows, lenient=lenient, group_size=group_size,
             concurrency=concurrency, max_turns=max_turns, max_tool_calls=max_tool_calls, sandbox=sandbox,
             tool_seconds=tool_seconds, reward_seconds=reward_seconds,

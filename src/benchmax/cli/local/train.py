@@ -76,7 +76,7 @@ def train(
     given = {
         "data": _given(
             env=env,
-            env_args=parse_env_args(env_arg) or None,
+            env_args=parse_env_args(env_arg, env, data) or None,
             train=data,
             eval=eval_data,
             lenient=lenient or None,

@@ -105,7 +105,7 @@ def validate(
         config = project_config(cls, "VALIDATE_CONFIG", VALIDATE_KEYS)
         options = {key: value for key, value in given.items() if value is not None}
         rows, eval_rows = project_rows(cls, data or train, evaluation, project_home(env, directory))
-        arguments = {**config.get("env_args", {}), **parse_env_args(env_arg)}
+        arguments = {**config.get("env_args", {}), **parse_env_args(env_arg, env, data)}
         refuse_unknown_arguments(cls, arguments)
         settings = {**{key: config[key] for key in EXAMINATION if key in config}, **options}
         there = None

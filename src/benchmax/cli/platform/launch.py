@@ -93,7 +93,7 @@ def launch(
         cls = load_env_class(env_spec(env, directory, run_file, module, env_class))
         config = project_config(cls, "LAUNCH_CONFIG", LAUNCH_KEYS)
         examined = project_config(cls, "VALIDATE_CONFIG", VALIDATE_KEYS)
-        arguments = {**examined.get("env_args", {}), **config.get("env_args", {}), **parse_env_args(env_arg)}
+        arguments = {**examined.get("env_args", {}), **config.get("env_args", {}), **parse_env_args(env_arg, env, data)}
         refuse_unknown_arguments(cls, arguments)
         rows, held_out = project_rows(cls, data or train, evaluation, project_home(env, directory))
         rows, held_out = again(rows), None if held_out is None else again(held_out)

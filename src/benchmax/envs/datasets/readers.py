@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path, PurePath
 from typing import Any, TypeAlias, cast
 
+from benchmax import extras
 from benchmax.envs.datasets.hub import load_hub_dataset
 from benchmax.envs.datasets.rows import Finding, Row, json_type
 from benchmax.envs.datasets.text_readers import JSON_FILE_BYTES, csv_rows, json_rows, jsonl_rows
@@ -76,7 +77,7 @@ def _from_hub(source: str) -> Iterable[Any]:
     try:
         return cast("Iterable[Any]", load_hub_dataset(name, split=split or "train"))
     except ImportError:
-        raise UsageError("Hub datasets need an extra: pip install 'benchmax[data]'.") from None
+        raise UsageError(f"Hub datasets need an extra: {extras.install('data')}.") from None
     except BenchmaxError:
         raise
     except Exception as error:
@@ -130,7 +131,7 @@ def _parquet_rows(path: Path) -> Iterator[Row]:
         import pyarrow
         import pyarrow.parquet
     except ImportError:
-        raise UsageError("Parquet files need an extra: pip install 'benchmax[data]'.") from None
+        raise UsageError(f"Parquet files need an extra: {extras.install('data')}.") from None
     try:
         file = pyarrow.parquet.ParquetFile(path)
     except pyarrow.ArrowException as error:

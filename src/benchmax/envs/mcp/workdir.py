@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from benchmax import extras
 from benchmax.envs.mcp.server_config import ServerSpec, parse_config
 from benchmax.errors import EnvDefinitionError, NotFoundError
 
@@ -105,7 +106,7 @@ def _load(file: Path) -> Any:
     try:
         import yaml
     except ImportError as missing:
-        advice = "MCP environments need two more packages: pip install 'benchmax[mcp]'"
+        advice = f"MCP environments need two more packages: {extras.install('mcp')}"
         raise ImportError(advice, name=missing.name) from missing
     try:
         return yaml.safe_load(file.read_text(encoding="utf-8"))

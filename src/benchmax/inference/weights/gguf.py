@@ -20,6 +20,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from benchmax import extras
 from benchmax.errors import UsageError
 from benchmax.inference.tokens.tokenizer import write_tokenizer
 from benchmax.inference.weights.llama import ModelSpec, Weights
@@ -150,7 +151,7 @@ def _open(path: Path) -> Any:
     try:
         from gguf import GGUFReader
     except ModuleNotFoundError as error:
-        raise UsageError("A GGUF file needs the package gguf. Run: pip install 'benchmax[train]'") from error
+        raise UsageError(f"A GGUF file needs the package gguf. Run: {extras.install('train')}") from error
 
     class Reader(GGUFReader):  # type: ignore[misc]
         """Raises on reads past the end: with a damaged count the base class would loop for ever."""

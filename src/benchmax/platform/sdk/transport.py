@@ -17,7 +17,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import IO, Any, Self, TypeAlias, TypeVar
 
-from benchmax import retries
+from benchmax import extras, retries
 from benchmax.errors import UsageError
 from benchmax.platform.sdk import credentials
 from benchmax.platform.sdk.calls import EventStream, Request, Row, as_is, run_blocking
@@ -311,5 +311,5 @@ def _httpx() -> Any:
     try:
         import httpx2
     except ImportError:
-        raise UsageError("The platform's client needs an extra: pip install 'benchmax[platform]'.") from None
+        raise UsageError(f"The platform's client needs an extra: {extras.install('platform')}.") from None
     return httpx2

@@ -24,6 +24,7 @@ from sqlalchemy.exc import ArgumentError, DatabaseError, InvalidatePoolError, No
 from sqlalchemy.orm import Session
 from sqlalchemy.pool import ConnectionPoolEntry
 
+from benchmax import extras
 from benchmax.errors import UsageError
 from benchmax.platform.store.datadir import DataDir
 
@@ -115,7 +116,7 @@ def make_engine(url: str) -> Engine:
         why = misread if isinstance(error, ValueError) else error
         raise UsageError(
             f"{url.partition('://')[0]}://… cannot be opened: {why}. Give sqlite:///file.db or "
-            "postgresql://user@host/name (needs `pip install 'benchmax[postgres]'`)."
+            f"postgresql://user@host/name (needs `{extras.install('postgres')}`)."
         ) from None
     if parsed.database and parsed.database != ":memory:":
         _make_private(Path(parsed.database))
