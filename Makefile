@@ -72,8 +72,7 @@ QUICK = $(BIN)/pytest -m 'not slow and not gpu'
 MANY  = --numprocesses 3 --dist loadfile
 
 test: check .lanes/triton/.stamp ## everything that proves the code, in minutes; what is timed runs alone
-	$(QUICK) $(MANY) --ignore tests/load --ignore tests/browser
-	$(QUICK) $(MANY) tests/browser
+	$(QUICK) $(MANY) --ignore tests/load
 	$(QUICK) tests/load
 
 # Beside the virtual environment, for Triton's interpreter alone: nothing else should find it where there is no GPU.

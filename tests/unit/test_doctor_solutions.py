@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from benchmax.doctor import Diagnosis, examine
-from benchmax.doctor.gold.call_values import told_calls
+from benchmax.doctor.gold.call_values import told_calls, values
 from benchmax.envs.base_env import BaseEnv
 from benchmax.envs.reward_helpers import extract_completion_text
 from benchmax.envs.types import ToolDefinition
@@ -110,6 +110,19 @@ async def test_calls_that_the_row_tells_are_made(name: str) -> None:
 def test_what_is_no_call_is_not_taken_for_one() -> None:
     example: Any = {"id": "1", "prompt_messages": [], "task": {"a": {"room": "maple"}, "b": [1, 2], "c": "book"}}
     assert list(told_calls([BOOK], example)) == []
+
+
+@pytest.mark.parametrize(
+    ("prompt", "thing"),
+    [
+        ("Where do we keep the oak hook?", "oak hook"),
+        ("A customer wants a tin panel. Which town?", "tin panel"),
+        ("Find out who owns the blue delivery van, please.", "blue delivery van"),
+    ],
+)
+def test_a_thing_of_several_words_is_a_value(prompt: str, thing: str) -> None:
+    example: Any = {"id": "1", "prompt_messages": [{"role": "user", "content": prompt}], "task": {}}
+    assert thing in [each.value for each in values(example, [])]
 
 
 class Rover(Desk):

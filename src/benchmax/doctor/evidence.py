@@ -8,7 +8,7 @@ from statistics import fmean
 from typing import Any
 
 from benchmax.doctor.gold.finder import Gold
-from benchmax.doctor.gold.truths import is_likely, truth_text
+from benchmax.doctor.gold.truths import truth_text
 from benchmax.doctor.probe_player import PlayedAnswer
 from benchmax.doctor.recording_host import HookCall
 from benchmax.envs.base_env import BaseEnv, overrides
@@ -247,7 +247,7 @@ class Evidence:
     def gold_doubtful(self) -> bool:
         """Whether the best answer is a guess from columns that are not named like one, and earns little of anything."""
         best, golds = self.gold.best, self.of("gold")
-        if best is None or not best.guessed or not golds or any(map(is_likely, best.label.split())):
+        if best is None or not best.guessed or not golds:
             return False
         parts = {name: [each.rollout.rewards.get(name, 0.0) for each in golds] for name in golds[0].rollout.rewards}
         return (self.mean("gold") or 0.0) < DOUBTED and all(fmean(paid) < DOUBTED for paid in parts.values())

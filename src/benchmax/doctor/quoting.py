@@ -44,7 +44,7 @@ def beside_gold(evidence: Evidence, kind: str) -> str:
     if len({each.total for each in answers}) > 1:
         found += f", {evidence.mean(kind):.2g} on average over {len(answers)} rows"
     known = [each for each in evidence.of("gold") if each.example["id"] == answer.example["id"]]
-    return f"{found}; the gold answer {quote(known[0].text)} earns {earned(known[0])}" if known else found
+    return f"{found}; {evidence.gold.called} {quote(known[0].text)} earns {earned(known[0])}" if known else found
 
 
 def first_few(things: Sequence[object], most: int, count: int | None = None) -> str:

@@ -20,6 +20,7 @@ _QUOTED = re.compile(r"[\"'`“]([^\"'`”\n]{1,80})[\"'`”]")
 _NUMBER = re.compile(r"-?\d+(?:\.\d+)?")
 _NAMES = re.compile(r"\b[A-Z][\w-]*(?:\s+[A-Z][\w-]*)*")
 _WORD = re.compile(r"[\w@./-]*\w")
+_PIECE = re.compile(rf"{_WORD.pattern}|[^\w\s]|\n")
 _FILLERS = re.compile(
     r"a|an|and|are|as|at|be|by|do|does|find|for|from|give|has|have|how|i|in|is|it|its|look|many|me|much|my|of|on|one|or|"
     r"please|tell|that|the|then|there|this|to|use|was|what|when|where|which|who|whose|with|you|your",
@@ -28,6 +29,7 @@ _FILLERS = re.compile(
 """Words that no tool is called with."""
 LONGEST = 400
 MOST_OF_A_KIND = 12
+MOST_PHRASES, PHRASE_WORDS = 4, 4
 PER_PARAMETER = 40
 PER_TOOL = 120
 MOST_TRIED = 10_000
@@ -76,6 +78,7 @@ def _in_text(where: str, text: str) -> Iterator[Value]:
     kinds = (
         ("quoted", _QUOTED.findall(text)),
         ("name", [name for name in _NAMES.findall(text) if not _FILLERS.fullmatch(name)]),
+        ("phrase", _phrases(text)[-MOST_PHRASES:]),
         ("number", _NUMBER.findall(text)),
         ("word", [word for word in _WORD.findall(text) if not _FILLERS.fullmatch(word)]),
     )
@@ -83,6 +86,17 @@ def _in_text(where: str, text: str) -> Iterator[Value]:
         for at, item in enumerate(found[-MOST_OF_A_KIND:]):
             # Counted from the end: what is asked for is usually there, whatever comes before.
             yield Value(f"{kind} {at - len(found[-MOST_OF_A_KIND:])} of {where}", item)
+
+
+def _phrases(text: str) -> list[str]:
+    """A few words in a row, between words that no tool is called with: `brass hinge` in `who has a brass hinge?`."""
+    runs: list[list[str]] = [[]]
+    for word in _PIECE.findall(text):
+        if not _WORD.fullmatch(word) or _FILLERS.fullmatch(word):
+            runs.append([])
+        else:
+            runs[-1].append(word)
+    return [" ".join(run) for run in runs if 1 < len(run) <= PHRASE_WORDS]
 
 
 def values_in_json(where: str, text: str) -> Iterator[Value]:

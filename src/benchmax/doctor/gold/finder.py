@@ -9,7 +9,7 @@ from statistics import fmean
 from time import perf_counter
 
 from benchmax.doctor.gold.forms import PLAIN, Form, all_forms, asked_forms
-from benchmax.doctor.gold.truths import columns, short_values, truth_text, truths
+from benchmax.doctor.gold.truths import columns, is_likely, short_values, truth_text, truths
 from benchmax.doctor.probe_answers import GARBAGE, REFUSAL
 from benchmax.doctor.probe_player import PlayedAnswer, Probe, ProbePlayer, tool_turns
 from benchmax.doctor.recording_host import describe_failure
@@ -49,8 +49,8 @@ class Way:
 
     @property
     def guessed(self) -> bool:
-        """Whether it was made from the row's columns, and told by nobody."""
-        return self.label not in (OWN, FOUND, *CONSTANT)
+        """Whether it was made from columns that are not named like an answer, and told by nobody."""
+        return self.label not in (OWN, FOUND, *CONSTANT) and not any(map(is_likely, self.label.split()))
 
     @property
     def name(self) -> str:
@@ -88,6 +88,11 @@ class Gold:
     @property
     def best(self) -> Way | None:
         return self.ways[0] if self.ways else None
+
+    @property
+    def called(self) -> str:
+        """What findings call the best answer: what was guessed is not the author's."""
+        return "the best answer made from the columns" if self.best and self.best.guessed else "the gold answer"
 
     @property
     def works(self) -> bool:
