@@ -66,7 +66,13 @@ def run(tree: Path, command: list[str]) -> dict[str, float]:
     )
     if not done.stdout.strip():
         raise SystemExit(f"{script} of {tree} printed nothing:\n{done.stderr[-2000:]}")
-    return dict(figures(json.loads(done.stdout)) if "--json" in command else printed(done.stdout))
+    return dict(figures(json.loads(_json_of(done.stdout))) if "--json" in command else printed(done.stdout))
+
+
+def _json_of(text: str) -> str:
+    """What follows the lines for people."""
+    lines = text.splitlines()
+    return "\n".join(lines[next((at for at, line in enumerate(lines) if line[:1] in ("[", "{")), 0) :])
 
 
 def compare(name: str, old: Path, rounds: int) -> None:

@@ -15,7 +15,7 @@ from benchmax.errors import NotFoundError
 from benchmax.rollouts.log import read_rollouts
 from benchmax.trainer.config import build_config
 from benchmax.trainer.export import export_adapter, export_merged
-from benchmax.trainer.opening import find_run, pin_checkpoint
+from benchmax.trainer.open_checkpoint import find_run, pin_checkpoint
 from benchmax.trainer.start import train
 from benchmax.trainer.task import Task
 from benchmax.trainer.tiny import make_tiny

@@ -15,7 +15,7 @@ from benchmax.doctor.tool_arguments import arguments_for, edge_arguments
 from benchmax.envs.example_id import make_example
 from benchmax.envs.types import ToolCall, ToolDefinition
 from benchmax.errors import ConfigError, EnvDefinitionError, RewardError, ToolError, UsageError
-from benchmax.rollouts.tools import Toolbox
+from benchmax.rollouts.toolbox import Toolbox
 from benchmax.testing import run_env_contract
 from broken_envs import (
     HURRIED,

@@ -17,7 +17,7 @@ from benchmax.errors import ConfigError, ContextExceeded, ModelUnavailable, Usag
 from benchmax.models.base import Reply, Sampling, Usage
 from benchmax.models.scripted import ScriptedModel
 from benchmax.rollouts import EnvHost, Rollout, RolloutSettings, Termination, run_batch, run_group, run_rollout
-from benchmax.rollouts.tools import BadToolCall, Toolbox
+from benchmax.rollouts.toolbox import BadToolCall, Toolbox
 
 ADD = ToolDefinition(
     "add",

@@ -36,7 +36,7 @@ export default function Run() {
     if (tab !== "train" && tab !== "eval") return;
     prefetchScalars(runId, tab);
     prefetchRunEvents(runId);
-    import("./run/Plots");
+    import("./run/Charts");
   }, [runId, tab]);
   useLiveRun(runId, details.data?.status);
   const go = useGo();

@@ -42,7 +42,7 @@ from benchmax.envs.types import ToolDefinition, Unscored
 from benchmax.errors import EnvDefinitionError, EnvError, RewardError
 from benchmax.files.links import read_plain
 from benchmax.rollouts.host import EnvHost
-from benchmax.rollouts.tools import as_result
+from benchmax.rollouts.toolbox import as_result
 
 HOOKS = [name for name, value in vars(BaseEnv).items() if callable(getattr(BaseEnv, name)) and not name.startswith("_")]
 FOREVER = 7 * 86_400.0

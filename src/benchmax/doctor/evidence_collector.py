@@ -38,7 +38,7 @@ from benchmax.rollouts.play import new_rollout, open_rollout, play, run_rollout
 from benchmax.rollouts.record import Rollout
 from benchmax.rollouts.scoring import finish, score
 from benchmax.rollouts.settings import RolloutSettings
-from benchmax.rollouts.tools import Toolbox
+from benchmax.rollouts.toolbox import Toolbox
 
 GOLD_SHARE = 1 / 3
 """The share of the time for probes that the search for the gold answer may take."""

@@ -20,7 +20,7 @@ from benchmax.rollouts.host import EnvHost
 from benchmax.rollouts.play import run_rollout
 from benchmax.rollouts.record import Rollout
 from benchmax.rollouts.settings import RolloutSettings
-from benchmax.rollouts.tools import BadToolCall, Toolbox
+from benchmax.rollouts.toolbox import BadToolCall, Toolbox
 
 CALLS_PER_TURN = 16
 EDGE_CALLS = 30 * CALLS_PER_TURN

@@ -64,7 +64,7 @@ def open_model(
 def check_model(spec: str, base_url: str | None = None, *, say: Say = lambda what: None) -> None:
     """Raise an error for a model that cannot be found; download one that can be."""
     if base_url is None and not spec.startswith(_SCRIPTED) and _plugin_scheme(spec) is None:
-        opening = import_module("benchmax.trainer.opening")
+        opening = import_module("benchmax.trainer.open_checkpoint")
         name, _ = opening.split_checkpoint(spec)
         with _needing_packages(spec):
             if opening.find_run(name) is None:
@@ -82,7 +82,7 @@ def open_local(spec: str, say: Say = lambda what: None, **options: Any) -> Model
 
     `options` are those of `inference.local.LocalModel.load`.
     """
-    opening = import_module("benchmax.trainer.opening")
+    opening = import_module("benchmax.trainer.open_checkpoint")
     name, checkpoint = opening.split_checkpoint(spec)
     model: ModelClient
     with _needing_packages(spec):

@@ -4,7 +4,7 @@ play         one rollout: model turns, tool turns, budgets
 groups       the siblings of one example, and batches of groups
 host         `EnvHost`, which calls an environment's hooks; `hooks` runs them apart from the caller's event loop
              (`processor_time`: what a busy machine adds to their times)
-tools        an environment's tools; `tool_schema` checks arguments, `regex_cost` bounds patterns
+toolbox      an environment's tools; `tool_schema` checks arguments, `regex_cost` bounds patterns
 scoring      from a finished rollout to its reward
 record       `Rollout`; `log` keeps it in files, `replay` scores saved ones again
 settings     budgets, deadlines, sampling

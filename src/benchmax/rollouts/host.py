@@ -21,7 +21,7 @@ from benchmax.envs.logging import listen_to
 from benchmax.envs.types import Example
 from benchmax.errors import EnvDefinitionError
 from benchmax.rollouts.hooks import SHORT_BLOCK, Call, EnvLoop, HookThreads, LoopUse
-from benchmax.rollouts.tools import Toolbox
+from benchmax.rollouts.toolbox import Toolbox
 
 logger = logging.getLogger(__name__)
 

@@ -24,7 +24,7 @@ from benchmax.rollouts.host import EnvHost
 from benchmax.rollouts.record import Failure, LogLine, Rollout, Termination, ToolEvent, new_id
 from benchmax.rollouts.scoring import deep_copy, finish, score
 from benchmax.rollouts.settings import RolloutSettings
-from benchmax.rollouts.tools import BadToolCall, Toolbox, as_result, clean_text, tool_calls_of
+from benchmax.rollouts.toolbox import BadToolCall, Toolbox, as_result, clean_text, tool_calls_of
 
 logger = logging.getLogger(__name__)
 

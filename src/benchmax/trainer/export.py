@@ -22,7 +22,7 @@ from benchmax.inference.weights.store import KNOWN, is_name, read_card, resolve
 from benchmax.rollouts.log import read_rollouts
 from benchmax.trainer.checkpoint import Checkpoint, plain_disk_errors
 from benchmax.trainer.config import TrainConfig, dump_toml
-from benchmax.trainer.opening import read_weights, trained_policy
+from benchmax.trainer.open_checkpoint import read_weights, trained_policy
 from benchmax.trainer.rundir import check_run, read_config, read_metrics
 
 

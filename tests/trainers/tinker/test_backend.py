@@ -23,7 +23,7 @@ from benchmax.rollouts.log import read_rollouts
 from benchmax.trainer.config import build_config
 from benchmax.trainer.learning.advantage import AdvantageRule, assign_advantages
 from benchmax.trainer.learning.batch import sequence_of
-from benchmax.trainer.opening import open_checkpoint
+from benchmax.trainer.open_checkpoint import open_checkpoint
 from benchmax.trainer.rundir import read_metrics, read_status
 from benchmax.trainer.sampling.sampler import Draw
 from benchmax.trainer.start import resume, train

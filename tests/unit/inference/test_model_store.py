@@ -26,7 +26,7 @@ from benchmax.inference.weights.download import Wheel
 from benchmax.inference.weights.gguf import convert
 from benchmax.inference.weights.llama import SUPPORTED, ModelSpec
 from benchmax.platform.runner.children.train_child import loading_text
-from benchmax.trainer.opening import find_run, pin_checkpoint
+from benchmax.trainer.open_checkpoint import find_run, pin_checkpoint
 
 SIZES = (
     "vocab_size",

@@ -23,7 +23,7 @@ from benchmax.trainer.display.view import LiveView, PlainView, describe, sparkli
 from benchmax.trainer.learning.optim import Optimizer, scale_at
 from benchmax.trainer.learning.policy import Policy
 from benchmax.trainer.loop import Trainer
-from benchmax.trainer.opening import read_weights
+from benchmax.trainer.open_checkpoint import read_weights
 from benchmax.trainer.rundir import RunDir, read_config, read_metrics, read_status
 from benchmax.trainer.tiny import make_tiny
 

@@ -1,5 +1,5 @@
-import { Plots } from "./Plots";
+import { RunCharts } from "./Charts";
 
 export default function Eval() {
-  return <Plots mode="eval" />;
+  return <RunCharts mode="eval" />;
 }

@@ -1,12 +1,12 @@
 import { Before } from "./Before";
 import { Learned } from "./Learned";
-import { Plots } from "./Plots";
+import { RunCharts } from "./Charts";
 
 export default function Train() {
   return (
     <div className="stack">
       <Before />
-      <Plots mode="train" story={<Learned />} />
+      <RunCharts mode="train" story={<Learned />} />
     </div>
   );
 }

@@ -36,7 +36,7 @@ from benchmax.rollouts.play import fail, new_rollout
 from benchmax.rollouts.record import Rollout, Termination, ToolEvent
 from benchmax.rollouts.scoring import deep_copy, fill_missing_components, finish, score, score_group
 from benchmax.rollouts.settings import RolloutSettings
-from benchmax.rollouts.tools import as_result, clean_text
+from benchmax.rollouts.toolbox import as_result, clean_text
 
 logger = logging.getLogger(__name__)
 

@@ -37,7 +37,7 @@ from benchmax.rollouts.host import EnvHost
 from benchmax.rollouts.log import latest_rollouts
 from benchmax.rollouts.record import Rollout
 from benchmax.rollouts.replay import replay as replay_rollouts
-from benchmax.trainer.opening import pin_checkpoint
+from benchmax.trainer.open_checkpoint import pin_checkpoint
 
 Json = Annotated[bool, typer.Option("--json", help="Print the result as JSON on stdout.")]
 T = TypeVar("T")

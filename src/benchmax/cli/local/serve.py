@@ -9,7 +9,7 @@ import typer
 
 from benchmax.memory import gc_frozen
 from benchmax.models.registry import open_local
-from benchmax.trainer.opening import split_checkpoint
+from benchmax.trainer.open_checkpoint import split_checkpoint
 
 if TYPE_CHECKING:
     from benchmax.inference.local import LocalModel

@@ -20,7 +20,7 @@ from benchmax.models.base import ModelClient, Sampling
 from benchmax.rollouts.host import EnvHost
 from benchmax.rollouts.record import Rollout
 from benchmax.rollouts.settings import RolloutSettings
-from benchmax.trainer.opening import find_run, split_checkpoint
+from benchmax.trainer.open_checkpoint import find_run, split_checkpoint
 
 
 async def _known(client: ModelClient, spec: str, host: EnvHost, examples: Sequence[Example]) -> dict[str, Known] | None:

@@ -15,7 +15,7 @@ from benchmax.cli.project import EnvArgs
 from benchmax.envs.loading import parse_env_args
 from benchmax.errors import UsageError
 from benchmax.trainer.display.pipes import ignoring_broken_pipes
-from benchmax.trainer.opening import split_checkpoint
+from benchmax.trainer.open_checkpoint import split_checkpoint
 
 if TYPE_CHECKING:
     from benchmax.trainer.display.summary import Answer

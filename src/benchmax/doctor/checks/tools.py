@@ -18,7 +18,7 @@ from benchmax.envs.reward_helpers import content_text
 from benchmax.envs.types import ToolDefinition, ToolResult
 from benchmax.errors import DeadlineExceeded, ToolError
 from benchmax.rollouts.record import Rollout
-from benchmax.rollouts.tools import tool_calls_of
+from benchmax.rollouts.toolbox import tool_calls_of
 
 _BUGS = (NameError, AttributeError, NotImplementedError, ImportError, AssertionError, RecursionError)
 

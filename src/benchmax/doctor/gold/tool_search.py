@@ -29,7 +29,7 @@ from benchmax.doctor.probe_player import Probe, ProbePlayer
 from benchmax.envs.types import Example, ToolCall, ToolDefinition
 from benchmax.models.scripted import ScriptedModel
 from benchmax.rollouts.play import new_rollout, open_rollout
-from benchmax.rollouts.tools import BadToolCall, Toolbox, as_result
+from benchmax.rollouts.toolbox import BadToolCall, Toolbox, as_result
 
 DEPTH = 3
 """Look-ups in a row."""

@@ -27,7 +27,7 @@ from benchmax.envs.reward_helpers import (
 from benchmax.envs.search import grading, results
 from benchmax.envs.search.citations import cited, without_citations
 from benchmax.envs.search.handbook import DEFAULT_LEVEL, LEVELS, handbook_index, make_rows
-from benchmax.envs.search.handbook.levels import NAME
+from benchmax.envs.search.handbook.rows import NAME
 from benchmax.envs.search.handbook.tasks import searches, solve
 from benchmax.envs.search.judging import AnswerJudge, TokenProvider
 from benchmax.envs.types import Example, Messages, RewardValue, ToolCall, ToolDefinition, Unscored

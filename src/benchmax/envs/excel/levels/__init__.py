@@ -2,83 +2,9 @@
 
     make_rows("formulas", rows=1000, seed=0)
 
-`task.py` says what a task is; the other modules make them.
+`rows.py` lists the levels and makes their rows, `task.py` says what a task is; the other modules make them.
 """
 
-from __future__ import annotations
+from benchmax.envs.excel.levels.rows import DEFAULT_LEVEL, LEVELS, ROWS, Level, level_named, make_rows, tools_of
 
-import json
-import random
-from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Any
-
-from benchmax.envs.excel.levels import conditions, formulas, manipulation, reports, tables
-from benchmax.envs.excel.levels.task import MakeTask
-from benchmax.envs.excel.tools import TOOLS
-from benchmax.errors import EnvDefinitionError
-
-
-@dataclass(frozen=True, slots=True)
-class Level:
-    makers: Sequence[MakeTask]
-    tools: Sequence[str]
-
-
-LEVELS: dict[str, Level] = {
-    "formulas": Level((formulas.aggregate, formulas.two_cells), ("set_cell",)),
-    "tables": Level(
-        (
-            tables.column_total, tables.new_column, tables.share_of_total, tables.one_of_the_items,
-            tables.column_and_total,
-        ),
-        ("set_cell", "fill_cells"),
-    ),
-    "conditions": Level(
-        (
-            conditions.total_of_region, conditions.average_of_region, conditions.orders_over,
-            conditions.total_with_two_conditions, conditions.price_of_item, conditions.best_item,
-            conditions.high_or_low, conditions.rank, conditions.discount,
-        ),
-        ("set_cell", "fill_cells"),
-    ),
-    "reports": Level(
-        (
-            reports.total_of_month, reports.price_from_other_sheet, reports.due_date, reports.end_of_month,
-            reports.hours_worked, reports.names, reports.blanks,
-        ),
-        ("set_cell", "fill_cells", "get_cells"),
-    ),
-    "manipulation": Level(
-        (
-            manipulation.sort_rows, manipulation.remove_duplicates, manipulation.remove_incomplete,
-            manipulation.summary, manipulation.split_names, manipulation.real_dates, manipulation.real_numbers,
-            manipulation.highlight, manipulation.transpose, manipulation.join_sheets,
-        ),
-        ("set_cell", "fill_cells", "get_cells", "run_excel_code"),
-    ),
-}  # fmt: skip
-DEFAULT_LEVEL = "formulas"
-ROWS = 1_000
-
-
-def level_named(name: str) -> Level:
-    if name not in LEVELS:
-        raise EnvDefinitionError(f"There is no level {name!r}. The levels are: {', '.join(LEVELS)}.")
-    return LEVELS[name]
-
-
-def tools_of(level: str) -> Sequence[str]:
-    """The tools that a level lists."""
-    return level_named(level).tools or tuple(TOOLS)
-
-
-def make_rows(level: str = DEFAULT_LEVEL, *, rows: int | None = ROWS, seed: int = 0) -> list[dict[str, Any]]:
-    """Different tasks of a level, the same for the same seed."""
-    draw = random.Random(f"{level} {seed}")
-    makers = level_named(level).makers
-    found: dict[str, dict[str, Any]] = {}
-    while len(found) < (ROWS if rows is None else rows):
-        row = makers[len(found) % len(makers)](draw).as_row(level)
-        found.setdefault(json.dumps([row["instruction"], row["sheets"]]), row)
-    return list(found.values())
+__all__ = ["DEFAULT_LEVEL", "LEVELS", "ROWS", "Level", "level_named", "make_rows", "tools_of"]

@@ -2,51 +2,10 @@
 
     make_rows("arithmetic", rows=1000, seed=0)
 
-`task.py` says what a task is; `arithmetic.py`, `school.py` and `competition.py` make them.
+`rows.py` lists the levels and makes their rows, `task.py` says what a task is; `arithmetic.py`, `school.py` and
+`competition.py` make them.
 """
 
-from __future__ import annotations
+from benchmax.envs.math.levels.rows import DEFAULT_LEVEL, LEVELS, ROWS, SYMBOLIC, make_rows
 
-import random
-from collections.abc import Sequence
-from typing import Any
-
-from benchmax.envs.math.levels import arithmetic, competition, school
-from benchmax.envs.math.levels.task import MakeTask, Task
-
-LEVELS: dict[str, Sequence[MakeTask]] = {
-    "sums": (arithmetic.sum_of_digits,),
-    "arithmetic": (arithmetic.sum_of_two, arithmetic.difference, arithmetic.product, arithmetic.product),
-    "expressions": (arithmetic.chain, arithmetic.brackets, arithmetic.brackets_divided),
-    "fractions": (school.fraction_sum, school.fraction_product, school.percentage, school.average),
-    "algebra": (school.linear, school.two_unknowns, school.quadratic, school.sequence),
-    "words": (school.shopping, school.travel, school.savings, school.sharing),
-    "competition": (
-        competition.committee, competition.remainder, competition.two_dice, competition.distance,
-        competition.circle, competition.inequality, competition.common_divisor, competition.sum_of_squares,
-    ),
-}  # fmt: skip
-DEFAULT_LEVEL = "arithmetic"
-SYMBOLIC = frozenset({"algebra", "competition"})
-"""Levels some of whose answers are no plain numbers."""
-ROWS = 1_000
-_TRIES = 100
-"""Draws for one new question before the level is taken to have no more."""
-
-
-def make_rows(level: str, *, rows: int | None = ROWS, seed: int = 0) -> list[dict[str, Any]]:
-    """Different questions of a level, the same for the same seed; fewer where the level has no more."""
-    draw = random.Random(f"{level} {seed}")
-    makers = LEVELS[level]
-    found: dict[str, Task] = {}
-    while len(found) < (ROWS if rows is None else rows):
-        task = _new_task(makers[len(found) % len(makers)], draw, found)
-        if task is None:
-            break
-        found[task.question] = task
-    return [task.as_row() for task in found.values()]
-
-
-def _new_task(make: MakeTask, draw: random.Random, found: dict[str, Task]) -> Task | None:
-    tasks = (make(draw) for _ in range(_TRIES))
-    return next((task for task in tasks if task.question not in found), None)
+__all__ = ["DEFAULT_LEVEL", "LEVELS", "ROWS", "SYMBOLIC", "make_rows"]

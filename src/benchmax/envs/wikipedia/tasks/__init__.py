@@ -2,10 +2,10 @@
 
 fields   the facts that are asked for: where they stand, how they are asked, what of them is the answer
 kinds    the kinds of questions, from one look-up to three steps, and how each is solved with the tools
-levels   the levels of difficulty, and the rows of each
+rows     the levels of difficulty, and the rows of each
 """
 
 from benchmax.envs.wikipedia.tasks.kinds import KINDS
-from benchmax.envs.wikipedia.tasks.levels import DEFAULT_LEVEL, LEVELS, make_rows
+from benchmax.envs.wikipedia.tasks.rows import DEFAULT_LEVEL, LEVELS, make_rows
 
 __all__ = ["DEFAULT_LEVEL", "KINDS", "LEVELS", "make_rows"]

@@ -77,7 +77,7 @@ async def _open_model(launch: Mapping[str, Any], config: TrainConfig, key: str) 
 
 def _load_model(kind: str, name: str, run_dir: Path, config: TrainConfig) -> ModelClient:
     from benchmax.inference.local import LocalModel
-    from benchmax.trainer.opening import open_checkpoint
+    from benchmax.trainer.open_checkpoint import open_checkpoint
 
     return LocalModel.load(config.model.name) if kind == "base" else open_checkpoint(run_dir, name, name=name)
 

@@ -37,7 +37,7 @@ def load_local(name: str) -> LocalModel:
 
 def load_checkpoint(run_dir: Path, which: str, base: str) -> LocalModel:
     """A run's weights at a checkpoint, or those it began with."""
-    from benchmax.trainer.opening import open_checkpoint
+    from benchmax.trainer.open_checkpoint import open_checkpoint
 
     if which == "base":
         return LocalModel.load(base, name="base", **LIMITS)

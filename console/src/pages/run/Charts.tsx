@@ -44,7 +44,7 @@ type Source = {
 };
 
 /** `story` comes after the first charts. */
-export function Plots({ mode, story }: { mode: Mode; story?: React.ReactNode }) {
+export function RunCharts({ mode, story }: { mode: Mode; story?: React.ReactNode }) {
   const { id, run, live, tabHref } = useRun();
   const search = useSearch();
   // Looking closer at a part of a long run needs every point of it.
