@@ -1,6 +1,6 @@
 import { Before } from "./Before";
-import { Learned } from "./Learned";
 import { RunCharts } from "./Charts";
+import { Learned } from "./Learned";
 
 export default function Train() {
   return (
