@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from statistics import fmean
 from typing import Any
 
-from benchmax.doctor.gold.finder import Gold
+from benchmax.doctor.gold.finder import DOUBTED, Gold
 from benchmax.doctor.gold.truths import truth_text
 from benchmax.doctor.probe_player import PlayedAnswer
 from benchmax.doctor.recording_host import HookCall
@@ -21,9 +21,6 @@ TOLERANCE = 0.02
 """Share of the gold reward below which two scores count as the same."""
 ERRATIC = 0.5
 """Share of the largest reward by which the same answer must differ, for nothing to be measured by it."""
-
-DOUBTED = 0.5
-"""The reward below which an answer that was guessed from the columns is not called a good one."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -283,6 +283,7 @@ class EvidenceCollector:
             elif gold is not None:
                 known = [each for each in self.evidence.sample if each["id"] in self._golds]
                 own, *golds = (self.gold.probe(each, self._golds[each["id"]]) for each in (example, *known))
+                golds.sort(key=lambda other: other.tools != own.tools)
                 probes += next((list(half_probes(own, other)) for other in golds if other != own), [])
             self.evidence.answers += await self.player.play(example, probes)
 

@@ -205,6 +205,15 @@ def mentions(text: str, truth: str) -> bool:
     return re.search(rf"(?<!\w){re.escape(truth.strip().lower())}(?!\w)", text.lower()) is not None
 
 
+def tells(text: str, truth: str) -> bool:
+    """Whether a text mentions the truth, or a number that is the same: 7.90 for 7.9."""
+    if mentions(text, truth):
+        return True
+    if not re.fullmatch(r"-?\d+\.\d+", truth.strip()):
+        return False
+    return any(float(found) == float(truth) for found in re.findall(r"(?<![\w.])-?\d+\.\d+(?![\w.])", text))
+
+
 def labelled(text: str, truth: str) -> bool:
     """Whether the text says explicitly that this is the answer."""
     label = r"(answer|ground[ _-]?truth|solution|label|expected)\W{0,4}\s?(is\W{0,3})?"

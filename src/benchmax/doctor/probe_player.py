@@ -51,6 +51,11 @@ class Probe:
     text: str
     turns: tuple[tuple[ToolCall, ...], ...] = ()
 
+    @property
+    def tools(self) -> list[str]:
+        """The tools it calls, in order."""
+        return [call.name for turn in self.turns for call in turn]
+
     def model(self) -> ScriptedModel:
         return ScriptedModel([*self.turns, self.text], name=f"doctor:{self.kind}")
 

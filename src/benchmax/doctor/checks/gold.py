@@ -11,6 +11,7 @@ from benchmax.doctor.evidence import Evidence, total_of
 from benchmax.doctor.findings import Finding, error, warning
 from benchmax.doctor.gold.finder import OWN
 from benchmax.doctor.gold.forms import PLAIN, SLOT, THOUGHT, asked_forms, is_untold
+from benchmax.doctor.gold.spellings import spellings
 from benchmax.doctor.gold.truths import TRUTH_KEYS, is_likely, is_short, truths
 from benchmax.doctor.probe_player import PlayedAnswer
 from benchmax.doctor.quoting import beside_gold, earned, quote
@@ -18,6 +19,11 @@ from benchmax.doctor.registry import check, gold, needs, scored, searched
 from benchmax.doctor.tool_arguments import arguments_for
 from benchmax.envs.types import Example
 
+_SHOWN = re.compile(
+    r"(?:\bform(?:at)?(?: of)?|\blike|\bsuch as|\be\.g\.,?|\bfor example,?)[\s:`'\"“]+([$€£]?\d[\d.,]*\d\s?[%€]?)",
+    re.IGNORECASE,
+)
+"""A number that a prompt shows as an example."""
 _MARKS = re.compile(r"<\w|```|\\boxed|####")
 LOST = 0.34
 """The share of the gold reward below which an answer counts as refused."""
@@ -169,6 +175,7 @@ def unasked_form(evidence: Evidence) -> Iterator[Finding]:
         return
     if not forms or best.form in found.asked:
         yield from _untold_form(evidence)
+        yield from _refused_spelling(evidence)
         return
     if best.form.template.startswith(THOUGHT):
         return  # the form that was asked for, after the thought that was asked for
@@ -194,6 +201,23 @@ def _untold_form(evidence: Evidence) -> Iterator[Finding]:
             "The form that earns is not told to the model.",
             f"{best.name} earns {found.earned[best]:g}, the answer without it {max(plain):g}; the prompt says nothing",
             "Ask for it in system_prompt, best with an example: what no sample contains cannot be learned.",
+        )
+
+
+def _refused_spelling(evidence: Evidence) -> Iterator[Finding]:
+    """The prompt shows how to write a number, and the reward reads it only in another way."""
+    found, best, shown = evidence.gold, evidence.gold.best, _SHOWN.search(evidence.system_prompt)
+    if best is None or shown is None or best.form is not PLAIN or best.label not in (evidence.sample[0]["task"] or {}):
+        return
+    value = (evidence.sample[0]["task"] or {})[best.label]
+    asked = [f"{best.label} as {each.how}" for each in spellings(value, shown[1])]
+    tried = [way for way in found.ways if way.label in asked and way.form is PLAIN]
+    if tried and max(found.earned[way] for way in tried) <= found.floor + 1e-9:
+        text, other = (quote(found.text(evidence.sample[0], way) or "") for way in (tried[0], best))
+        yield warning(
+            "A number that is written as the prompt shows it does not earn.",
+            f"the prompt shows {quote(shown[1])}; {text} earns nothing, {other} does",
+            "Take away what the prompt asks for (signs, commas, units) before the number is read.",
         )
 
 

@@ -12,6 +12,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from itertools import islice, product
 from typing import Any, NamedTuple
 
+from benchmax.doctor.gold.spellings import iso_dates
 from benchmax.doctor.gold.truths import question
 from benchmax.envs.base_env import PROMPT_COLUMNS
 from benchmax.envs.types import Example, ToolDefinition
@@ -33,6 +34,8 @@ MOST_PHRASES, PHRASE_WORDS = 4, 4
 PER_PARAMETER = 40
 PER_TOOL = 120
 MOST_TRIED = 10_000
+USUAL_NUMBER = "a usual number"
+"""The place of a number that stands nowhere: a count begins with it."""
 
 
 class Value(NamedTuple):
@@ -77,6 +80,7 @@ def _all(example: Example, results: Sequence[str]) -> Iterator[Value]:
 def _in_text(where: str, text: str) -> Iterator[Value]:
     kinds = (
         ("quoted", _QUOTED.findall(text)),
+        ("date", list(iso_dates(text))),
         ("name", [name for name in _NAMES.findall(text) if not _FILLERS.fullmatch(name)]),
         ("phrase", _phrases(text)[-MOST_PHRASES:]),
         ("number", _NUMBER.findall(text)),
@@ -92,7 +96,7 @@ def _phrases(text: str) -> list[str]:
     """A few words in a row, between words that no tool is called with: `brass hinge` in `who has a brass hinge?`."""
     runs: list[list[str]] = [[]]
     for word in _PIECE.findall(text):
-        if not _WORD.fullmatch(word) or _FILLERS.fullmatch(word):
+        if not _WORD.fullmatch(word) or _FILLERS.fullmatch(word) or _NUMBER.fullmatch(word):
             runs.append([])
         else:
             runs[-1].append(word)
@@ -122,6 +126,8 @@ def arguments(tool: ToolDefinition, found: Sequence[Value]) -> Iterator[Argument
         for ranked in sorted(islice(ranks, MOST_TRIED), key=sum)[:PER_TOOL]:
             picked = [choices[at][rank] for at, rank in enumerate(ranked)]
             yield Arguments({name: value for name, _, value in picked}, tuple(place for _, place, _ in picked))
+    if properties and not _schema(tool).get("required"):
+        yield Arguments({}, ())
 
 
 def one_for_each(tool: ToolDefinition, example: Example) -> Iterator[list[Arguments]]:
@@ -136,12 +142,16 @@ def one_for_each(tool: ToolDefinition, example: Example) -> Iterator[list[Argume
 
 def told_calls(tools: Sequence[ToolDefinition], example: Example) -> Iterator[list[tuple[ToolDefinition, Arguments]]]:
     """Calls that the row itself holds: arguments under their names, or tools' names with their arguments."""
-    row = _columns(example)
+    row = {name: _decoded(value) for name, value in _columns(example).items()}
+    lists = [value for value in row.values() if isinstance(value, list)]
     for place, value in (("the row", row), *((f"told in {name}", value) for name, value in row.items())):
         entries = value if isinstance(value, list) else [value]
-        told = [_told(tools, entry, place) for entry in entries[: MOST_OF_A_KIND + 1]]
-        if 0 < len(told) <= MOST_OF_A_KIND and all(told):
-            yield [each for each in told if each]
+        # Of a final state only what the row does not begin with has to be done.
+        new = [each for each in entries if not any(each in other for other in lists if other is not value)]
+        for some in [entries] if len(new) in (0, len(entries)) else [new, entries]:
+            told = [_told(tools, entry, place) for entry in some[: MOST_OF_A_KIND + 1]]
+            if 0 < len(told) <= MOST_OF_A_KIND and all(told):
+                yield [each for each in told if each]
 
 
 def _told(tools: Sequence[ToolDefinition], entry: Any, place: str) -> tuple[ToolDefinition, Arguments] | None:
@@ -152,7 +162,7 @@ def _told(tools: Sequence[ToolDefinition], entry: Any, place: str) -> tuple[Tool
     inside = [value for part in (entry, *nested) for value in part.values()]
     named = [tool for tool in tools if tool.name in inside]
     given = [each for each in map(_decoded, inside) if isinstance(each, Mapping)]
-    for tool in named or tools:
+    for tool in sorted(named or tools, key=lambda tool: -len(_required(tool))):
         needed = set(_required(tool))
         made = next((each for each in ([*given, {}] if named else [entry]) if needed <= set(each)), None)
         if made is not None and (named or needed):
@@ -162,9 +172,9 @@ def _told(tools: Sequence[ToolDefinition], entry: Any, place: str) -> tuple[Tool
 
 
 def _decoded(value: Any) -> Any:
-    """Arguments may be written as JSON, as the wire has them."""
+    """Calls and arguments may be written as JSON, as the wire has them."""
     try:
-        return json.loads(value) if isinstance(value, str) and value.startswith("{") else value
+        return json.loads(value) if isinstance(value, str) and value[:1] in ("{", "[") else value
     except (ValueError, RecursionError):
         return value
 
@@ -174,15 +184,17 @@ def _columns(example: Example) -> dict[str, Any]:
     return {name: value for name, value in row.items() if name not in (*PROMPT_COLUMNS, "init_rollout_args")}
 
 
+def _schema(tool: ToolDefinition) -> Mapping[str, Any]:
+    return tool.input_schema if isinstance(tool.input_schema, Mapping) else {}
+
+
 def _properties(tool: ToolDefinition) -> Mapping[str, Any]:
-    schema = tool.input_schema if isinstance(tool.input_schema, Mapping) else {}
-    return schema.get("properties") or {}
+    return _schema(tool).get("properties") or {}
 
 
 def _required(tool: ToolDefinition) -> list[str]:
     """The parameters that a call must have; all of them where none is said to be."""
-    schema = tool.input_schema if isinstance(tool.input_schema, Mapping) else {}
-    return list(schema.get("required") or _properties(tool))
+    return list(_schema(tool).get("required") or _properties(tool))
 
 
 def _entries(value: list[Any] | Mapping[str, Any]) -> Iterator[Any]:
@@ -210,11 +222,24 @@ def _choices(name: str, schema: Any, found: Sequence[Value]) -> list[tuple[str, 
         if (cast := _cast(value.value, kind)) is not None:
             fitting.setdefault(repr(cast), (value.place, cast))
     # A column or key with the parameter's name most likely belongs to it, and a number hardly to a text.
+    dated = schema.get("format") == "date" or "YYYY-MM-DD" in str(schema.get("description"))
     unlikely = {
-        key: (name not in place.split(), kind == "string" and bool(_NUMBER.fullmatch(cast)))
+        key: (
+            not {name, name.rpartition("_")[2]} & set(place.split()) and not (dated and place.startswith("date ")),
+            kind == "string" and bool(_NUMBER.fullmatch(cast)),
+        )
         for key, (place, cast) in fitting.items()
     }
+    for number in _usual_numbers(schema) if kind in ("integer", "number") else ():
+        fitting.setdefault(repr(number), (USUAL_NUMBER, number))
+        unlikely.setdefault(repr(number), (True, True))
     return [fitting[key] for key in sorted(fitting, key=unlikely.__getitem__)][:PER_PARAMETER]
+
+
+def _usual_numbers(schema: Mapping[str, Any]) -> Iterator[int]:
+    """What counts begin with: the first page, the least that is allowed."""
+    given = [schema.get("default"), schema.get("minimum"), 1, 2, 3]
+    yield from (number for number in given if type(number) is int)
 
 
 def _cast(value: Any, kind: Any) -> Any:

@@ -10,7 +10,7 @@ import logging
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from benchmax.doctor.gold.finder import Gold, Way
+from benchmax.doctor.gold.finder import DOUBTED, Gold, Way
 from benchmax.doctor.gold.tool_search import ProgramSearch
 from benchmax.doctor.probe_answers import REFUSAL
 from benchmax.doctor.probe_player import ProbePlayer
@@ -61,6 +61,8 @@ class Demonstrator:
             if rollout.reward is not None and rollout.reward > self.gold.floor + 1e-9:
                 return Demonstration(example, turns, rollout.reward, SCRIPT)
         written = await self._from_gold(example)
+        if written is not None and written.reward < DOUBTED and self.gold.best is not None and self.gold.best.guessed:
+            written = None  # made from columns that hold no answer: half a solution, which teaches to stop there
         if self._search is None or (self._misses >= PILOTS and not self._solved):
             return written
         found = await self._from_search(example, written)

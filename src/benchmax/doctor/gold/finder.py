@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from statistics import fmean
 from time import perf_counter
 
-from benchmax.doctor.gold.forms import PLAIN, Form, all_forms, asked_forms
+from benchmax.doctor.gold.forms import PLAIN, USUAL, Form, all_forms, asked_forms
 from benchmax.doctor.gold.truths import columns, is_likely, short_values, truth_text, truths
 from benchmax.doctor.probe_answers import GARBAGE, REFUSAL
 from benchmax.doctor.probe_player import PlayedAnswer, Probe, ProbePlayer, tool_turns
@@ -30,6 +30,9 @@ MOST_SIBLINGS = 24
 FINALISTS = 6
 ENOUGH = 1 - 1e-9
 """A full reward: when an answer earns this, the search ends."""
+
+DOUBTED = 0.5
+"""The reward below which an answer that was guessed from the columns is not called a good one."""
 
 CONSTANT = {"a refusal": REFUSAL}
 """Answers that are the same for every row, and right for tasks that ask for them."""
@@ -218,7 +221,7 @@ class GoldFinder:
         whole = [truth for truth in readings if truth.whole]
         readings = [truth for truth in readings if not truth.whole]
         for truth in (*readings[:FIRST_TRUTHS], *whole) if tier == 0 else readings[FIRST_TRUTHS:]:
-            for form in (PLAIN,) if truth.whole else forms:
+            for form in (PLAIN,) if truth.whole else _fitting(forms, truth.text):
                 yield Way(truth.label, form), form.write(truth.text)
         if tier == 1:
             yield from ((Way(label), text) for label, text in CONSTANT.items())
@@ -265,3 +268,11 @@ class GoldFinder:
         for answer in await self.player.play(example, probes) if probes else ():
             if answer.total is not None and answer.kind.isdecimal():
                 earned[texts[int(answer.kind)][0]].append(answer.total)
+
+
+def _fitting(forms: Sequence[Form], text: str) -> Sequence[Form]:
+    """The forms for this text: a JSON table stands between marks or by itself, in no sentence and no other table."""
+    if not text.startswith(("{", "[")):
+        return forms
+    able = [form for form in forms if form in USUAL or not form.name.startswith(("as '", "after '"))]
+    return sorted(able, key=lambda form: (form.name.startswith("as JSON"), form in USUAL and form is not PLAIN))

@@ -203,7 +203,7 @@ def _templates(prompt: str) -> Iterator[Form]:
                 clause = next(part for part in _CLAUSE.split(template) if SLOT in part).strip()
                 full = [f"{template}."] if not template.endswith((".", "!", "?")) and " " in template else []
                 for each in dict.fromkeys((clause, template, *full)):
-                    if each.strip() != SLOT:
+                    if each.strip() != SLOT and each.count("{") == each.count("}"):
                         yield Form(f"as '{each.replace(SLOT, '…')}'", each)
                 break
 

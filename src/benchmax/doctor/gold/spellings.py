@@ -35,6 +35,29 @@ MOST_DIGITS = 2
 _ORDER = re.compile(r"\b([DMY]{1,4})([./ -])([DMY]{1,4})\2([DMY]{1,4})\b", re.IGNORECASE)
 
 
+_MONTH = rf"(?P<month>{'|'.join(month[:3] for month in _MONTHS)})[a-z]*\.?"
+_DAY = r"(?P<day>\d{1,2})(?:st|nd|rd|th)?"
+_SAID_DATES = (
+    re.compile(rf"\b{_DAY}(?: of)? {_MONTH},? (?P<year>\d{{4}})\b"),
+    re.compile(rf"\b{_MONTH} {_DAY},? (?P<year>\d{{4}})\b"),
+    re.compile(r"\b(?P<day>\d\d?)[./](?P<month>\d\d?)[./](?P<year>\d{4})\b"),
+    re.compile(r"\b(?P<month>\d\d?)/(?P<day>\d\d?)/(?P<year>\d{4})\b"),
+)
+"""A date as people write it."""
+
+
+def iso_dates(text: str) -> Iterator[str]:
+    """The dates that a text names, as tools want them: 2024-03-09."""
+    for pattern in _SAID_DATES:
+        for found in pattern.finditer(text):
+            month = found["month"]
+            number = int(month) if month.isdecimal() else [each[:3] for each in _MONTHS].index(month) + 1
+            try:
+                yield date(int(found["year"]), number, int(found["day"])).isoformat()
+            except ValueError:
+                continue
+
+
 class Spelling(NamedTuple):
     how: str
     """The same words for every row."""

@@ -20,12 +20,22 @@ from functools import partial
 from itertools import zip_longest
 from time import perf_counter
 
-from benchmax.doctor.gold.call_values import Arguments, arguments, one_for_each, told_calls, values, values_in_json
+from benchmax.doctor.gold.call_values import (
+    USUAL_NUMBER,
+    Arguments,
+    Value,
+    arguments,
+    one_for_each,
+    told_calls,
+    values,
+    values_in_json,
+)
 from benchmax.doctor.gold.forms import PLAIN, Form, asked_forms
 from benchmax.doctor.gold.sql_queries import find_query, statement_parameter, tables
 from benchmax.doctor.gold.truths import question
-from benchmax.doctor.probe_answers import mentions
-from benchmax.doctor.probe_player import Probe, ProbePlayer
+from benchmax.doctor.probe_answers import tells
+from benchmax.doctor.probe_player import PlayedAnswer, Probe, ProbePlayer
+from benchmax.envs.reward_helpers import content_text
 from benchmax.envs.types import Example, ToolCall, ToolDefinition
 from benchmax.models.scripted import ScriptedModel
 from benchmax.rollouts.play import new_rollout, open_rollout
@@ -36,6 +46,8 @@ DEPTH = 3
 BEAM = 6
 ACTIONS = 6
 """Calls in a row that change something."""
+REACTIONS = 12
+"""Calls with what an earlier one has told, after each path."""
 REPEATS = 12
 """Times the same call is made, where nothing tells how often."""
 PLAYS = 1500
@@ -46,6 +58,7 @@ QUOTED, QUOTED_VALUES, QUOTED_FORMS = 40, 4, 2
 """Results that are quoted, values in one of them, and forms that the prompt asks for."""
 ENOUGH = 1 - 1e-9
 _WHOLE = re.compile(r"(?<![\w.])-?\d+\b(?!\.\d)")
+_BETWEEN = re.compile(r"\b(?:between|from)\s+(-?\d+)\s+(?:and|to)\s+(-?\d+)\b", re.IGNORECASE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,8 +136,22 @@ class ProgramSearch:
         # First the calls that solved earlier rows; if those do not lead to it, all there are.
         for eager in (True, False) if self.solved_with else (False,):
             if (found := await self._follow(example, truth, answer, least, eager)) is not None:
-                return found
+                return await self._page_by_page(example, answer, found)
         return None
+
+    async def _page_by_page(self, example: Example, answer: str, found: tuple[Path, float]) -> tuple[Path, float]:
+        """The same with the calls before one that merely counts: who does not know the page begins with the first."""
+        path, reward = found
+        *before, last = path.steps
+        given = json.loads(last.call.arguments)
+        counted = [name for name, place in zip(given, last.places, strict=True) if place == USUAL_NUMBER]
+        if len(counted) != 1 or given[counted[0]] < 2:
+            return found
+        pages = [{**given, counted[0]: at} for at in range(1, given[counted[0]] + 1)]
+        steps = [Step(ToolCall(last.call.name, json.dumps(page, ensure_ascii=False)), last.places) for page in pages]
+        whole = Path([*before, *steps], path.results)
+        earned = await self._earns(example, whole.calls, answer)
+        return (whole, earned) if earned is not None and earned >= reward - 1e-9 else found
 
     async def _follow(
         self, example: Example, truth: str, answer: str, least: float, eager: bool
@@ -135,7 +162,7 @@ class ProgramSearch:
             wider: list[Path] = []
             for path in frontier:
                 for longer in await self._extend(example, path, truth, eager):
-                    if mentions(longer.results[-1], truth):
+                    if tells(longer.results[-1], truth):
                         reward = await self._earns(example, longer.calls, answer)
                         if reward is not None and reward > least:
                             return longer, reward
@@ -244,7 +271,8 @@ class ProgramSearch:
     def _by_halves(self, example: Example, path: Path) -> Path | None:
         """The way to a hidden number by the middle of what is left; None where the call holds no such number."""
         (step, *others), shown = path.steps, f"{self.player.host.env.system_prompt}\n{question(example)}"
-        bounds = [int(number) for number in _WHOLE.findall(shown)]
+        between = [int(number) for pair in _BETWEEN.findall(shown) for number in pair]
+        bounds = between or [int(number) for number in _WHOLE.findall(shown)]
         given = json.loads(step.call.arguments)
         hidden = [
             (name, value)
@@ -273,9 +301,11 @@ class ProgramSearch:
             tried: list[tuple[Path, float]] = []
             for path, _ in beam:
                 steps = self._actions(example, path)[: PLAYS // len(beam)][: PLAYS // ACTIONS]
-                earned = await self._earn_all(example, [[*path.calls, step.call] for step in steps], answer)
-                longer = [Path([*path.steps, step]) for step in steps]
-                tried += [(each, paid) for each, paid in zip(longer, earned, strict=True) if paid is not None]
+                steps += self._reactions(example, path)[:REACTIONS]
+                played = await self._play_all(example, [[*path.calls, step.call] for step in steps], answer)
+                for step, done in zip(steps, played, strict=True):
+                    if done is not None and done.total is not None:
+                        tried.append((Path([*path.steps, step], _told_by_tools(done)), done.total))
                 plays += len(steps)
             tried.sort(key=lambda each: -each[1])
             if tried and tried[0][1] > (best[1] if best else least) + 1e-9:
@@ -291,10 +321,17 @@ class ProgramSearch:
 
     def _actions(self, example: Example, path: Path) -> list[Step]:
         """Calls that might help, of each tool in turn, those that solved earlier rows first."""
-        found = values(example, path.results)
+        return self._sorted_steps(values(example, []), len(path.steps))
+
+    def _reactions(self, example: Example, path: Path) -> list[Step]:
+        """The same with something that an earlier call has told."""
+        steps = self._sorted_steps(values(example, path.results), len(path.steps)) if path.results else []
+        return [step for step in steps if any("result" in place for place in step.places)]
+
+    def _sorted_steps(self, found: Sequence[Value], at: int) -> list[Step]:
         by_tool = ([_step(tool, made) for made in arguments(tool, found)] for tool in self.tools)
         steps = [step for likely in zip_longest(*by_tool) for step in likely if step is not None]
-        steps.sort(key=lambda step: -self.solved_with[len(path.steps), step.pattern])
+        steps.sort(key=lambda step: -self.solved_with[at, step.pattern])
         return steps
 
     async def _repeat(self, example: Example, answer: str, least: float) -> tuple[Path, float] | None:
@@ -333,11 +370,19 @@ class ProgramSearch:
 
     async def _earn_all(self, example: Example, many: Sequence[Sequence[ToolCall]], answer: str) -> list[float | None]:
         """What the answer earns after each list of calls."""
-        if not many:
-            return []
+        played = await self._play_all(example, many, answer)
+        return [None if each is None else each.total for each in played]
+
+    async def _play_all(
+        self, example: Example, many: Sequence[Sequence[ToolCall]], answer: str
+    ) -> list[PlayedAnswer | None]:
         probes = [Probe(str(at), answer, tuple((call,) for call in calls)) for at, calls in enumerate(many)]
-        answers = {answer.kind: answer.total for answer in await self.player.play(example, probes)}
-        return [answers.get(str(at)) for at in range(len(many))]
+        played = {each.kind: each for each in await self.player.play(example, probes)} if probes else {}
+        return [played.get(str(at)) for at in range(len(many))]
+
+
+def _told_by_tools(played: PlayedAnswer) -> list[str]:
+    return [content_text(each.get("content")) for each in played.rollout.completion if each["role"] == "tool"]
 
 
 def _sayings(result: str, forms: Sequence[Form]) -> list[str]:
