@@ -418,3 +418,38 @@ async def test_a_table_is_shown_as_itself() -> None:
         for at in range(1, 9)
     ]
     assert [json.loads(each.turns[-1]) for each in await solutions(Recipe, rows)] == [row["scaled"] for row in rows]
+
+
+class Thermostats(Desk):
+    """All rooms count, and most of them were right before."""
+
+    tools = (
+        ToolDefinition(
+            "set_room",
+            "Set a room.",
+            {"type": "object", "properties": {"room": {"type": "string"}, "degrees": {"type": "integer"}}},
+        ),
+    )
+
+    async def init_rollout(self, rollout_id, rooms, **rollout_args):
+        self.made[rollout_id] = dict(rooms)  # type: ignore[assignment]
+
+    async def run_tool(self, rollout_id, tool_name, room="", degrees=0):
+        self.made[rollout_id][room] = degrees
+        return "set"
+
+    async def compute_reward(self, rollout_id, messages, task, **kwargs):
+        wanted = task["wanted"]
+        return {"rooms": sum(self.made[rollout_id].get(room) == degrees for room, degrees in wanted.items()) / 4}
+
+
+async def test_what_is_right_from_the_start_is_told_once() -> None:
+    rows = []
+    for at in range(ROWS):
+        rooms = dict.fromkeys(("kitchen", "hall", "bath", "attic"), 18)
+        wanted = {**rooms, "hall": 20 + at}
+        prompt = f"Turn the hall to {20 + at} degrees."
+        rows.append({"prompt": prompt, "wanted": wanted, "init_rollout_args": {"rooms": rooms}})
+    diagnosis = await examine(Thermostats, rows=rows)
+    assert [each.check for each in diagnosis.errors] == ["pays-for-nothing"]
+    assert "before the first call" in diagnosis.errors[0].text()
