@@ -453,3 +453,37 @@ async def test_what_is_right_from_the_start_is_told_once() -> None:
     diagnosis = await examine(Thermostats, rows=rows)
     assert [each.check for each in diagnosis.errors] == ["pays-for-nothing"]
     assert "before the first call" in diagnosis.errors[0].text()
+
+
+class Quiz(Desk):
+    """Who answers wrongly is told the answer, and may try again."""
+
+    tools = (
+        ToolDefinition(
+            "submit",
+            "Submit the number.",
+            {"type": "object", "properties": {"number": {"type": "integer"}}, "required": ["number"]},
+        ),
+    )
+    told = "Wrong, it is {}."
+
+    async def init_rollout(self, rollout_id, right, **rollout_args):
+        self.made[rollout_id] = [right, None]
+
+    async def run_tool(self, rollout_id, tool_name, number):
+        self.made[rollout_id][1] = number
+        return "Right." if number == self.made[rollout_id][0] else self.told.format(self.made[rollout_id][0])
+
+    async def compute_reward(self, rollout_id, messages, task, **kwargs):
+        right, last = self.made[rollout_id]
+        return {"right": float(right == last)}
+
+
+class Fair(Quiz):
+    told = "Wrong."
+
+
+async def test_a_tool_that_tells_what_it_wants() -> None:
+    rows = [{"prompt": f"Year of battle {at}?", "init_rollout_args": {"right": 1200 + 37 * at}} for at in range(ROWS)]
+    assert "leaks-ground-truth-tool" in reports(await examine(Quiz, rows=rows))
+    assert reports(await examine(Fair, rows=rows)) == []

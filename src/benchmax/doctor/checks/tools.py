@@ -200,7 +200,7 @@ def leaks_ground_truth_tool(evidence: Evidence) -> Iterator[Finding]:
         seen = [
             (trial, truth)
             for trial in evidence.tool_trials
-            if trial.tool == name and (truth := evidence.truth(trial.example))
+            if trial.tool == name and (truth := evidence.truth(trial.example) or _wanted(evidence, trial))
         ]
         leaked = [probe_answers.mentions(trial.text, truth) and not _given(trial, truth) for trial, truth in seen]
         truths = [truth for _, truth in seen]
@@ -215,6 +215,17 @@ def leaks_ground_truth_tool(evidence: Evidence) -> Iterator[Finding]:
             f"{name}({_arguments(trial)}) → {trial.text[:200]!r}, and the ground truth is {truth!r}",
             "Keep the answer out of what tools can reach. If the tool returns a text to find it in, all is well.",
         )
+
+
+def _wanted(evidence: Evidence, trial: ToolTrial) -> str | None:
+    """What a solution gives to this tool, and the prompt does not tell: the tool itself should not, either."""
+    turns = [turn for turn in evidence.gold.found.get(trial.example["id"], ()) if isinstance(turn, tuple)]
+    given = [
+        value for turn in turns for call in turn if call.name == trial.tool for value in call.arguments_dict().values()
+    ]
+    prompt = evidence.prompt(trial.example)
+    texts = [str(value) for value in given if isinstance(value, str | int | float) and not isinstance(value, bool)]
+    return next((text for text in texts if not probe_answers.mentions(prompt, text)), None)
 
 
 def _given(trial: ToolTrial, truth: str) -> bool:
