@@ -72,7 +72,9 @@ QUICK = $(BIN)/pytest -m 'not slow and not gpu'
 MANY  = --numprocesses 3 --dist loadfile
 
 test: check .lanes/triton/.stamp ## everything that proves the code, in minutes; what is timed runs alone
-	$(QUICK) $(MANY) --ignore tests/load
+	$(QUICK) $(MANY) --ignore tests/load --ignore tests/browser
+	@# In a process of their own: the browser's driver keeps an event loop running in its thread.
+	$(QUICK) $(MANY) tests/browser
 	$(QUICK) tests/load
 
 # Beside the virtual environment, for Triton's interpreter alone: nothing else should find it where there is no GPU.
