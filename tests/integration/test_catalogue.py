@@ -101,10 +101,10 @@ def test_an_argument_that_it_does_not_take_is_refused(name):
 
 
 def test_a_level_is_played_with_its_tools():
-    words = ["env", "run", "crm", "--data", "steps"]
-    wrong = CliRunner().invoke(app, words)
+    words = ["env", "run", "crm", "--data", "steps", "--json"]
+    wrong = CliRunner().invoke(app, [*words, "--env-arg", "level=lookup"])
     assert (wrong.exit_code, "Add --env-arg level=steps" in wrong.output) == (1, True)
-    right = CliRunner().invoke(app, [*words, "--env-arg", "level=steps", "--json"])
+    right = CliRunner().invoke(app, words)
     assert right.exit_code == 0, right.output
     assert [each["reward"] for each in json.loads(right.stdout)] == [1.0]
     shown = CliRunner().invoke(app, ["env", "show", "crm", "--env-arg", "level=steps", "--json"])

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import re
 import time
 from collections import Counter
 
 import pytest
 
+from benchmax import extras
 from benchmax.envs.calculator.expressions import compute
 from benchmax.envs.math.answers import decide, final_answer
 from benchmax.envs.math.judge import Judge
@@ -80,7 +82,7 @@ def test_a_judge_whose_process_was_lost_starts_another():
 def test_without_the_package_it_says_what_to_install(monkeypatch, tmp_path):
     (tmp_path / "judge_process.py").write_text('print(\'{"missing": "math_verify"}\', flush=True)')
     monkeypatch.setattr("benchmax.envs.math.judge.SCRIPT", tmp_path / "judge_process.py")
-    with pytest.raises(UsageError, match=r"pip install 'benchmax\[envs\]'"):
+    with pytest.raises(UsageError, match=re.escape(extras.install("envs"))):
         Judge().same("49 pi", "49\\pi")
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import re
 import threading
 from collections.abc import Iterator
 from pathlib import Path
@@ -137,5 +138,5 @@ async def test_the_environment_asks_the_org_of_its_variables(server, monkeypatch
 
 def test_without_its_package_the_command_is_told(monkeypatch):
     monkeypatch.setitem(extras.MODULES, "envs", ("no_such_package",))
-    with pytest.raises(UsageError, match=r"pip install 'benchmax\[envs\]'"):
+    with pytest.raises(UsageError, match=re.escape(extras.install("envs"))):
         SalesforceOrg({})

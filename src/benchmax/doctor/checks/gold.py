@@ -193,8 +193,9 @@ def unasked_form(evidence: Evidence) -> Iterator[Finding]:
 def _untold_form(evidence: Evidence) -> Iterator[Finding]:
     """Nothing earns without marks that the model is told nothing of."""
     found, best = evidence.gold, evidence.gold.best
-    if best is None or not all(is_untold(best.form, evidence.prompt(example)) for example in evidence.sample):
-        return
+    told = (not is_untold(best.form, evidence.prompt(example)) for example in evidence.sample) if best else ()
+    if best is None or any(told) or not evidence.system_prompt.strip():
+        return  # that there is no system prompt is reported by system-prompt-missing
     plain = [paid for way, paid in found.earned.items() if way.label == best.label and way.form is PLAIN]
     if plain and max(plain) <= found.floor + 1e-9:
         yield warning(
