@@ -7,7 +7,7 @@ import sys
 import time
 from pathlib import Path
 
-from benchmax.platform.runner.processes.process_groups import RunProcess
+from benchmax.platform.runner.processes.run_process import RunProcess
 from benchmax.platform.store.datadir import DataDir
 from benchmax.platform.store.queue import jobs
 from benchmax.platform.store.runs import runs

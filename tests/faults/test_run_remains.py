@@ -12,7 +12,7 @@ import pytest
 from benchmax.envs.base_env import BaseEnv
 from benchmax.platform.runner import supervisor
 from benchmax.platform.runner.processes import parent_watch
-from benchmax.platform.runner.processes.process_groups import RunProcess
+from benchmax.platform.runner.processes.run_process import RunProcess
 from benchmax.platform.runner.supervisor import Supervisor
 from benchmax.platform.sdk.rollout_client import RolloutClient
 from benchmax.platform.store.accounts import users
@@ -280,7 +280,7 @@ def test_a_limit_in_force_that_may_not_be_raised_leaves_the_variable(tmp_path):
 import resource, sys, time
 from pathlib import Path
 from benchmax.sandbox.inside import kernel, marks
-from benchmax.platform.runner.processes.process_groups import RunProcess
+from benchmax.platform.runner.processes.run_process import RunProcess
 kernel.drop_capabilities()  # root may raise it
 resource.setrlimit(resource.RLIMIT_RSS, (1 << 40, 1 << 40))
 process = RunProcess.start(Path({str(tmp_path)!r}), command=(sys.executable, "-c", {script!r}))

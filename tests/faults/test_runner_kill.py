@@ -14,7 +14,7 @@ from benchmax.platform.runner.children.child_files import PROCESS_FILE, read_obj
 from benchmax.platform.runner.jobs import leases as lease_rules
 from benchmax.platform.runner.jobs.leases import Leases, this_process
 from benchmax.platform.runner.processes import process_ids
-from benchmax.platform.runner.processes.process_groups import RunProcess
+from benchmax.platform.runner.processes.run_process import RunProcess
 from benchmax.platform.runner.supervisor import Supervisor
 from benchmax.platform.store.accounts.secrets import Vault
 from benchmax.platform.store.queue import jobs

@@ -12,7 +12,7 @@ from benchmax.bundle.venv import COMPLETE, venv_name
 from benchmax.platform.runner import supervisor
 from benchmax.platform.runner.jobs import train_job, venvs
 from benchmax.platform.runner.jobs.leases import Slots
-from benchmax.platform.runner.processes import process_groups as processes
+from benchmax.platform.runner.processes import run_process as processes
 from benchmax.platform.runner.supervisor import Supervisor
 from benchmax.platform.store.accounts import users
 from benchmax.platform.store.queue import jobs, one_off_jobs

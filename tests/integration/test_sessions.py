@@ -8,7 +8,7 @@ import sys
 import pytest
 
 from benchmax.platform.runner.live import live_sessions as runner_sessions
-from benchmax.platform.runner.processes.process_groups import RunProcess
+from benchmax.platform.runner.processes.run_process import RunProcess
 from benchmax.platform.runner.supervisor import Supervisor
 from benchmax.platform.store.queue import live_sessions
 from runner_world import HERE, is_running, open_world, wait_until

@@ -7,7 +7,7 @@ import time
 import pytest
 
 from benchmax.platform.runner.jobs.leases import Leases
-from benchmax.platform.runner.processes.process_groups import RunProcess
+from benchmax.platform.runner.processes.run_process import RunProcess
 from benchmax.platform.runner.supervisor import Supervisor
 from benchmax.platform.store.datadir import DataDir
 from benchmax.platform.store.queue import jobs

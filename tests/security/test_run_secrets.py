@@ -8,7 +8,7 @@ import pytest
 
 from benchmax.envs.remote.process_limits import scrubbed_environment
 from benchmax.files import redaction
-from benchmax.platform.runner.processes.process_groups import child_environment
+from benchmax.platform.runner.processes.run_process import child_environment
 from benchmax.rollouts import log
 from benchmax.rollouts.record import Rollout
 from benchmax.trainer.config import build_config

@@ -17,7 +17,7 @@ from benchmax.envs.base_env import BaseEnv
 from benchmax.platform.runner import ingest as ingesting
 from benchmax.platform.runner.ingest import Ingest
 from benchmax.platform.runner.processes.machine_usage import UsageRecorder
-from benchmax.platform.runner.processes.process_groups import RunProcess
+from benchmax.platform.runner.processes.run_process import RunProcess
 from benchmax.platform.runner.supervisor import latest_checkpoint
 from benchmax.platform.store.runs import rollouts
 from platform_world import make_run

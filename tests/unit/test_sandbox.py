@@ -20,7 +20,7 @@ import pytest
 
 from benchmax.errors import SandboxError, SandboxUnavailable, UsageError
 from benchmax.sandbox import Call, Capabilities, Limits, Sandbox, capabilities, require
-from benchmax.sandbox.inside.server import Server
+from benchmax.sandbox.inside.fork_server import Server
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="the sandbox needs Linux")
 

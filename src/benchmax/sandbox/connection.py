@@ -1,4 +1,4 @@
-"""The client's end of a fork server (see `inside/server.py`): started, spoken to, and its loss told to all who wait."""
+"""The client's end of `inside/fork_server.py`: started, spoken to, and its loss told to all who wait."""
 
 from __future__ import annotations
 

@@ -31,7 +31,7 @@ from benchmax.platform.runner.jobs.upkeep import keep_up, logged_trouble
 from benchmax.platform.runner.live.live_sessions import LiveSessions
 from benchmax.platform.runner.processes.machine_usage import UsageRecorder
 from benchmax.platform.runner.processes.parent_watch import Policy
-from benchmax.platform.runner.processes.process_groups import RunProcess
+from benchmax.platform.runner.processes.run_process import RunProcess
 from benchmax.platform.store import tables
 from benchmax.platform.store.accounts.secrets import Vault
 from benchmax.platform.store.database import Database

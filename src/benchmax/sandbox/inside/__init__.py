@@ -1,7 +1,7 @@
 """What runs on the far side of the sandbox's socket: under any Python from 3.9, with the standard library alone.
 
     launcher    one process that starts the rest, and ends it when its own starter is gone
-    server      the fork server: takes calls, watches their limits, kills what is over them
+    fork_server takes calls, watches their limits, kills what is over them
     calls       one call, as the server keeps it
     zygote      a child of the server that has imported packages, and forks itself for each call
     room        pid 1 of one call: its namespaces and mounts

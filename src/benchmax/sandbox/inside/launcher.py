@@ -34,7 +34,7 @@ def _load() -> Any:
     package = importlib.util.module_from_spec(spec)
     sys.modules[_PACKAGE] = package
     spec.loader.exec_module(package)
-    for name in ("kernel", "cgroup", "guards", "landlock", "seccomp", "root", "server", "watch", "zygote"):
+    for name in ("kernel", "cgroup", "guards", "landlock", "seccomp", "root", "fork_server", "watch", "zygote"):
         setattr(package, name, importlib.import_module(f"{_PACKAGE}.{name}"))
     return package
 
@@ -204,7 +204,7 @@ def _serve(sock: socket.socket, far: socket.socket, setup: Any, guards: frozense
         if "proc" in guards:
             kernel.mount("proc", "/proc", "proc", kernel.MS_NOSUID | kernel.MS_NODEV | kernel.MS_NOEXEC)
         kernel.set_visible(False)
-        server = inside.server.Server(sock, setup, guards, lacks)
+        server = inside.fork_server.Server(sock, setup, guards, lacks)
         server.check_rooms()
     except BaseException as error:
         _tell(far, reason=f"{type(error).__name__}: {error}")

@@ -31,7 +31,7 @@ from benchmax.platform.runner.jobs.preparation import prepare
 from benchmax.platform.runner.jobs.sandboxing import sandbox_message
 from benchmax.platform.runner.jobs.upkeep import logged_trouble
 from benchmax.platform.runner.processes.parent_watch import Policy
-from benchmax.platform.runner.processes.process_groups import RunProcess
+from benchmax.platform.runner.processes.run_process import RunProcess
 from benchmax.platform.store.accounts.secrets import Vault
 from benchmax.platform.store.database import Database
 from benchmax.platform.store.datadir import DataDir

@@ -1,10 +1,10 @@
 """The processes of this machine: those of a run are started, tagged, watched, measured and ended here.
 
-Start with `process_groups` (one run's processes, from start to end).
+Start with `run_process` (one run's processes, from start to end).
 
     machine_usage    what a run uses: CPU, memory, GPUs
     parent_watch     the child's side: it ends when its runner is gone, unless another runner adopts it
-    process_groups   the runner's side: starts, adopts and ends the processes of one run
+    run_process      the runner's side: starts, adopts and ends the processes of one run
     process_ids      a process as pid and start time; all processes of the machine, through psutil
     process_tags     what every process of a run inherits, so that it is recognised whoever its parent is
 

@@ -10,7 +10,7 @@ from fastapi.responses import Response
 
 from benchmax import limits
 from benchmax.platform.server.problems import Refused
-from benchmax.platform.server.routes.models import ANSWER
+from benchmax.platform.server.routes.openai_api import ANSWER
 from benchmax.platform.server.security.authentication import Caller, Principal, shown_key
 from benchmax.platform.server.services import models
 from benchmax.platform.server.services.model_sessions import ModelSession

@@ -9,7 +9,7 @@ from benchmax.platform.server.routes import (
     environments,
     health,
     model_sessions,
-    models,
+    openai_api,
     signin,
     storage,
     users,
@@ -43,7 +43,7 @@ ROUTERS = tuple(
         users,
         playground,
         rollout_stream,
-        models,
+        openai_api,
         model_sessions,
         signin,
     )
