@@ -68,8 +68,9 @@ format: setup ## rewrite files the way check wants them
 export PYTHONDONTWRITEBYTECODE =
 
 QUICK = $(BIN)/pytest -m 'not slow and not gpu'
-# One more than there are cores to count on: much of a test is waiting for a process.
-MANY  = --numprocesses 3 --dist loadfile
+# One more than there are cores to count on: much of a test is waiting for a process. In the order of their names, so that
+# the many quick files of tests/unit come last and no core waits for a long one.
+MANY  = --numprocesses 3 --dist loadfile --no-loadscope-reorder
 
 test: check .lanes/triton/.stamp ## everything that proves the code, in minutes; what is timed runs alone
 	$(QUICK) $(MANY) --ignore tests/load --ignore tests/browser
