@@ -18,8 +18,8 @@ from benchmax.doctor import examine
 from benchmax.envs.catalogue import environments
 from benchmax.envs.excel.base import SHOWN
 from benchmax.envs.excel.excel_env import WORKDIR, ExcelEnvInProcess
-from benchmax.envs.excel.levels import LEVELS, make_rows, tools_of
-from benchmax.envs.excel.rows import workbook_of
+from benchmax.envs.excel.levels import LEVELS, make_rows
+from benchmax.envs.excel.row_shapes import workbook_of
 from benchmax.envs.excel.tools import TOOLS
 from benchmax.envs.excel.workbook_sandbox import WorkbookSandbox
 from benchmax.envs.excel.workbooks.values import number_of
@@ -113,7 +113,7 @@ def random_caller(level: str, example: Example) -> ScriptedModel:
     def turn(messages: list[Any]) -> Any:
         if len(messages) - len(example["prompt_messages"]) >= 6:
             return "Done."
-        name = draw.choice(list(tools_of(level)))
+        name = draw.choice(list(LEVELS[level].tools))
         code = "import shutil; shutil.copy('input.xlsx', 'output.xlsx')"
         given = {
             "cell": draw.choice([*cells, *words]), "range": draw.choice([*cells, *words]), "value": value(),

@@ -14,7 +14,7 @@ from openpyxl.formula.translate import Translator
 from benchmax.envs.excel.base import ExcelBase
 from benchmax.envs.excel.levels import LEVELS, make_rows
 from benchmax.envs.excel.reward import score_workbook
-from benchmax.envs.excel.rows import workbook_of
+from benchmax.envs.excel.row_shapes import workbook_of
 from benchmax.envs.excel.workbook_sandbox import WorkbookSandbox
 from benchmax.envs.excel.workbooks.edit import prefixed
 from benchmax.envs.excel.workbooks.ranges import cell_name, parse_area

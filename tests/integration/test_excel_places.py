@@ -11,7 +11,7 @@ import openpyxl
 import pytest
 
 from benchmax.envs.excel.excel_env import WORKDIR, ExcelEnvInProcess, ExcelEnvLocal, ExcelEnvSkypilot
-from benchmax.envs.excel.rows import workbook_of
+from benchmax.envs.excel.row_shapes import workbook_of
 from benchmax.envs.excel.tools import NAMES_FILE
 from benchmax.envs.loading import find_rows
 from benchmax.envs.mcp import ParallelMcpEnv

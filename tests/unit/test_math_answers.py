@@ -10,11 +10,12 @@ import pytest
 
 from benchmax import extras
 from benchmax.envs.calculator.expressions import compute
-from benchmax.envs.math.answers import decide, final_answer
-from benchmax.envs.math.judge import Judge
+from benchmax.envs.math.answers import MathJudge, decide, final_answer
 from benchmax.envs.math.levels import LEVELS, make_rows
 from benchmax.envs.math.levels.task import filled
-from benchmax.envs.math.rows import answer_of, question_of
+from benchmax.envs.math.math_env import WORKDIR
+from benchmax.envs.math.row_shapes import answer_of, question_of
+from benchmax.envs.mcp.agent.reward_worker import load_rewards
 from benchmax.envs.types import Transcript
 from benchmax.errors import UsageError
 from math_pairs import HOSTILE, NUMBERS, SYMBOLIC, pairs
@@ -24,7 +25,7 @@ SYMBOLIC_PAIRS = pairs(SYMBOLIC)
 
 @pytest.fixture(scope="module")
 def judge():
-    judge = Judge()
+    judge = MathJudge()
     yield judge
     judge.close()
 
@@ -69,7 +70,7 @@ def test_no_hostile_answer_is_right_or_slow(judge):
 
 
 def test_a_judge_whose_process_was_lost_starts_another():
-    judge = Judge()
+    judge = MathJudge()
     assert judge.same("49 pi", "49\\pi")
     process = judge._processes._free.get()
     process._process.kill()
@@ -79,11 +80,24 @@ def test_a_judge_whose_process_was_lost_starts_another():
     judge.close()
 
 
+def test_the_workdir_keeps_one_judge(monkeypatch, tmp_path):
+    """A process that says of everything that it is the same, and notes that it was started."""
+    (tmp_path / "judge_process.py").write_text(
+        f"import sys; print(1, file=open({str(tmp_path / 'started')!r}, 'a'))\n"
+        """print('{"ready": true}', flush=True)\nfor line in sys.stdin: print('{"same": true}', flush=True)"""
+    )
+    monkeypatch.setattr("benchmax.envs.math.answers.SCRIPT", tmp_path / "judge_process.py")
+    match = load_rewards(WORKDIR / "reward_fn.py")["match"]
+    assert [match(f"<answer>{answer}</answer>", "7\\pi") for answer in ("7 pi", "pi * 7", "2 pi + 5 pi")] == [1.0] * 3
+    match.__globals__["judge"].close()
+    assert (tmp_path / "started").read_text() == "1\n"
+
+
 def test_without_the_package_it_says_what_to_install(monkeypatch, tmp_path):
     (tmp_path / "judge_process.py").write_text('print(\'{"missing": "math_verify"}\', flush=True)')
-    monkeypatch.setattr("benchmax.envs.math.judge.SCRIPT", tmp_path / "judge_process.py")
+    monkeypatch.setattr("benchmax.envs.math.answers.SCRIPT", tmp_path / "judge_process.py")
     with pytest.raises(UsageError, match=re.escape(extras.install("envs"))):
-        Judge().same("49 pi", "49\\pi")
+        MathJudge().same("49 pi", "49\\pi")
 
 
 # Which answer it is

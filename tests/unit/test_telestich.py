@@ -43,6 +43,14 @@ async def test_demonstrations_spell_every_word(level: str) -> None:
         assert rewards == {"spelled": 1.0, "words": 1.0}, env.demonstrate(example)
 
 
+async def test_a_letter_that_ends_no_word_has_no_demonstration() -> None:
+    env = TelestichEnv()
+    rows = [{"word": "quiz", "theme": "rain", "letters": letters} for letters in ("first", "last", "both")]
+    first, *others = load_examples(rows, TelestichEnv)
+    assert (await paid(env, str(env.demonstrate(first)), first.get("task")))["spelled"] == 1.0
+    assert [env.demonstrate(each) for each in others] == [None, None]
+
+
 def test_rows_are_made_by_seed_and_differ() -> None:
     assert make_rows("double", seed=1) == make_rows("double", seed=1) != make_rows("double", seed=2)
     rows = make_rows("acrostic")

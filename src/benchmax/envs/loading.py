@@ -272,11 +272,16 @@ def parse_env_args(pairs: Iterable[str] | None, env: str | None = None, data: st
         if not equals or not key.isidentifier():
             raise ConfigError(f"--env-arg {pair!r} is not KEY=VALUE. Write it like --env-arg difficulty=2.")
         given = arguments.setdefault(part, {}) if part else arguments
-        try:
-            given[key] = json.loads(value)
-        except ValueError:
-            given[key] = value
+        given[key] = json_or_text(value)
     return arguments
+
+
+def json_or_text(value: str) -> Any:
+    """What somebody typed as a value: read as JSON where it is that, else the text."""
+    try:
+        return json.loads(value)
+    except ValueError:
+        return value
 
 
 def constructor_parameters(env_class: type[BaseEnv]) -> dict[str, inspect.Parameter]:

@@ -87,12 +87,13 @@ def extract_last_answer_block(text: str) -> str:
 def only_answer(completion: Any, most_chars: int) -> str | None:
     """What stands in `<answer>` tags in the last turn with text; None when nothing does, when it is longer than
     `most_chars`, or when there are different answers: listing many earns nothing."""
-    found = {html.unescape(block).strip() for block in _ANSWER_BLOCK.findall(_last_text(completion))}
+    found = {html.unescape(block).strip() for block in _ANSWER_BLOCK.findall(last_text(completion))}
     answer = found.pop() if len(found) == 1 else ""
     return answer if 0 < len(answer) <= most_chars else None
 
 
-def _last_text(completion: Any) -> str:
+def last_text(completion: Any) -> str:
+    """What the model said last: the text of its last turn that has any, or ""."""
     if isinstance(completion, str):
         return completion
     texts = (extract_completion_text([turn]) for turn in reversed(_turns(completion)))

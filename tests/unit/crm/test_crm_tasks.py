@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import random
 import subprocess
@@ -12,7 +13,9 @@ from typing import Any
 import pytest
 
 from benchmax.doctor import examine
+from benchmax.envs.crm.company import company_of
 from benchmax.envs.crm.crm_env import CRMEnvInProcess
+from benchmax.envs.crm.org import embedded
 from benchmax.envs.crm.reward import exact_match, fuzzy_match, score
 from benchmax.envs.crm.tasks import KINDS, LEVELS, make_rows
 from benchmax.envs.crm.tools import TOOLS
@@ -40,6 +43,18 @@ async def test_a_hundred_rollouts_at_once_about_many_companies():
     assert len({(each["init_rollout_args"] or {})["company"] for each in chosen}) == 10
     rollouts = await play_all(CRMEnvInProcess(level="steps"), chosen)
     assert {rollout.reward for rollout in rollouts} == {1.0}
+
+
+async def test_a_company_is_made_once_however_many_are_asked_about(monkeypatch):
+    made: list[int] = []
+    company = company_of(0)
+    monkeypatch.setattr(embedded, "company_of", lambda seed: made.append(seed) or company)
+    env = CRMEnvInProcess()
+    seeds = range(990_000, 990_018)
+    await asyncio.gather(*(env.init_rollout(f"{seed} {n}", company=seed) for seed in seeds for n in range(2)))
+    for seed in seeds:
+        assert "Warranty" in await env.run_tool(f"{seed} 0", "search_knowledge_articles", search_term="warranty lamps")
+    assert sorted(made) == list(seeds)
 
 
 async def test_all_tools_are_demonstrated_and_all_kinds_are_asked():

@@ -6,6 +6,8 @@ import asyncio
 import datetime
 import sys
 from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
 
 import openpyxl
 import pytest
@@ -14,8 +16,10 @@ from openpyxl.cell.text import InlineFont
 from openpyxl.chart import BarChart
 from openpyxl.worksheet.formula import ArrayFormula
 
+import excel_world
+from benchmax.envs.excel import second_opinion
 from benchmax.envs.excel.reward import judge, score_workbook
-from benchmax.envs.excel.rows import workbook_of
+from benchmax.envs.excel.row_shapes import workbook_of
 from benchmax.envs.excel.second_opinion import python_with_uno
 from benchmax.envs.excel.workbook_sandbox import WorkbookError, WorkbookSandbox
 from benchmax.envs.types import Unscored
@@ -72,6 +76,24 @@ async def test_libreoffice_says_the_same_of_a_cell_that_ironcalc_cannot_compute(
         read = await both.read(saved(book), cells, [{"Sheet": {"A1": 10}}])
     assert read["cells"]["Sheet"]["B1"] == 7
     assert read["cases"][0]["Sheet"]["B1"] == 14
+
+
+async def test_a_second_opinion_is_asked_line_by_line_and_started_again(monkeypatch) -> None:
+    monkeypatch.setattr(second_opinion, "PROGRAM", Path(excel_world.__file__).with_name("stub_libreoffice.py"))
+    monkeypatch.setattr(second_opinion, "python_with_uno", lambda: sys.executable)
+    other = second_opinion.SecondOpinion(seconds=30)
+
+    async def asked(content: bytes) -> Any:
+        found = await other.values(content, {"Sheet": ["A1"]}, [{"Sheet": {"B1": 2}}])
+        return found and (found["cells"]["Sheet"]["A1"], found["cases"][0]["Sheet"]["A1"])
+
+    large = await asked(b"x" * 3_000_000)
+    assert large[0][1] == 3_000_000
+    assert (await asked(b"small"))[1] == [large[0][0], 5], "by the same process"
+    for content in (b"fail", b"end"):
+        assert await asked(content) is None
+        assert (await asked(b"again"))[0][1] == 5
+    await other.close()
 
 
 # What nobody can say

@@ -11,7 +11,7 @@ DEMO = Path(__file__).parents[3] / "examples" / "mcp_demo"
 
 OTHER_SYSTEM = """
 import asyncio, ctypes, os, pkgutil, resource, select, socket, sys
-import aiohttp, psutil, pydantic, yaml
+import aiohttp, mcp.server.lowlevel, psutil, yaml  # they ask the system which it is when they are imported
 
 for module, names in {
     os: "pidfd_open sched_getaffinity memfd_create pipe2 O_PATH setns unshare",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 import sys
@@ -11,8 +12,12 @@ import pytest
 
 from benchmax.envs.wikipedia.factbook.fetch import NotFetched, fetch, read_archive
 from benchmax.envs.wikipedia.factbook.profiles import articles, read_profile
+from benchmax.envs.wikipedia.factbook.world import FACTS, INDEX, VERSION, factbook_dir, open_world
 from benchmax.envs.wikipedia.wiki_env import WikipediaEnv
 from benchmax.errors import NotFoundError
+from benchmax.files.atomic import replacing_folder
+from benchmax.search.build import index_documents
+from benchmax.search.types import Document
 
 RAW = {
     "Introduction": {"Background": {"text": "Chad  was a colony."}},
@@ -79,3 +84,16 @@ def test_a_missing_corpus_is_said_with_its_command(tmp_path: Path, monkeypatch: 
             missing()
     env = WikipediaEnv("live")
     assert len(env.dataset_preprocess({"Question": "q", "Answer": "a"})["prompt_messages"]) == 1
+
+
+def test_what_was_fetched_again_is_opened_anew(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("BENCHMAX_CORPORA", str(tmp_path))
+    for capital in ("Alba", "Brenna"):
+        with replacing_folder(factbook_dir()) as folder:
+            index_documents([Document("a", "Capital", f"Capital: {capital}")], folder / INDEX).close()
+            facts = {"Utopia": {"Government": {"Capital, name": capital}}}
+            (folder / FACTS).write_text(json.dumps({"version": VERSION, "facts": facts}))
+        world = open_world()
+        assert world.countries == facts
+        assert world.index.get("a").content == f"Capital: {capital}"  # type: ignore[union-attr]
+        assert open_world() is world

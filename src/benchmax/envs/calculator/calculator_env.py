@@ -15,6 +15,7 @@ from benchmax.envs.base_env import BaseEnv
 from benchmax.envs.calculator.expressions import compute
 from benchmax.envs.columns import require_columns, require_task
 from benchmax.envs.example_id import make_example
+from benchmax.envs.generated import worked
 from benchmax.envs.reward_helpers import extract_completion_text
 from benchmax.envs.types import Example, Messages, ToolCall, ToolDefinition
 from benchmax.errors import ToolError
@@ -27,19 +28,13 @@ CALCULATE = ToolDefinition(
 )
 
 
-def worked(a: int, b: int) -> Messages:
-    """A worked example: question, call, result, answer."""
-    call = ToolCall("calculate", json.dumps({"expression": f"{a} * {b}"}), "call_shown")
-    return [
-        {"role": "user", "content": f"{a} * {b}?"},
-        {"role": "assistant", "content": "", "tool_calls": [call.to_dict()]},
-        {"role": "tool", "tool_call_id": "call_shown", "name": "calculate", "content": str(a * b)},
-        {"role": "assistant", "content": f"<answer>{a * b}</answer>"},
-    ]
+def worked_product(a: int, b: int) -> Messages:
+    product = f"{a} * {b}"
+    return worked(f"{product}?", CALCULATE.name, {"expression": product}, str(a * b), f"<answer>{a * b}</answer>")
 
 
 PAIRS = ((17, 23), (64, 35))
-SHOWN: Messages = [message for pair in PAIRS for message in worked(*pair)]
+SHOWN: Messages = [message for pair in PAIRS for message in worked_product(*pair)]
 
 
 class CalculatorEnv(BaseEnv):

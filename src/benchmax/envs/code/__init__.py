@@ -1,12 +1,12 @@
 """Functions to be written, with hidden tests that run in the sandbox.
 
 code_env.py     the environment; start reading here
-rows.py         a question and its tests, out of the columns of known sets
+row_shapes.py   a question and its tests, out of the columns of known sets
 levels/         generated tasks
 answers.py      the code in what a model wrote
 runner.py       solutions in the sandbox; inside/ is what runs there
 scoring.py      which tests hold, and what that is worth
-trying.py       the tool run_python
+run_python.py   the tool of that name
 """
 
 from benchmax.envs.code.code_env import CodeEnv

@@ -10,15 +10,14 @@ import re
 from typing import Any
 
 from benchmax import limits
-from benchmax.envs.reward_helpers import extract_completion_text, extract_last_answer_block
-from benchmax.envs.types import Transcript
+from benchmax.envs.reward_helpers import extract_last_answer_block, last_text
 
 _FENCE = re.compile(r"^[ \t]*+(`{3,}+|~{3,}+)[ \t]*+([^\n`]*+)$", re.MULTILINE)
 
 
 def final_code(messages: Any, name: str) -> str | None:
     """The code of the last turn with text; None when there is none, or it is too long."""
-    text = _last_text(messages)
+    text = last_text(messages)
     if len(text) > limits.CODE_ANSWER_CHARS:
         return None
     blocks = fenced_blocks(text)
@@ -26,14 +25,6 @@ def final_code(messages: Any, name: str) -> str | None:
     if tagged and not blocks:
         blocks = [tagged]
     return next((block for block in reversed(blocks) if defines(block, name)), blocks[-1] if blocks else None)
-
-
-def _last_text(messages: Any) -> str:
-    if isinstance(messages, str):
-        return messages
-    turns = messages.completion if isinstance(messages, Transcript) else list(messages or ())
-    texts = (extract_completion_text([turn]) for turn in reversed(turns))
-    return next((text for text in texts if text), "")
 
 
 def fenced_blocks(text: str) -> list[str]:

@@ -11,16 +11,16 @@ from __future__ import annotations
 
 import logging
 import textwrap
-from collections.abc import Generator, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 from benchmax.envs.base_env import BaseEnv
-from benchmax.envs.code import rows as row_shapes
+from benchmax.envs.code import row_shapes
 from benchmax.envs.code.answers import defines, final_code
 from benchmax.envs.code.levels import DEFAULT_LEVEL, LEVELS, make_rows
+from benchmax.envs.code.run_python import run_python
 from benchmax.envs.code.runner import Outcome, Runner, Tally, check_sandbox
 from benchmax.envs.code.scoring import Case, chance, read_cases, same, worth, written
-from benchmax.envs.code.trying import run_python
 from benchmax.envs.columns import require_task
 from benchmax.envs.example_id import make_example
 from benchmax.envs.rollout_state import RolloutState
@@ -50,8 +50,8 @@ TOOL_TURNS, TOOL_CALLS = 6, 5
 class CodeEnv(BaseEnv):
     """Write a Python function that passes hidden tests, which run in a sandbox: from one line to algorithms.
 
-    One function a row: `{"prompt": …, "entry_point": "f", "tests": [{"args": [1], "expected": 2}, …]}`; `rows.py` has
-    the other columns that are known. With `tools` the model may try code before it answers.
+    One function a row: `{"prompt": …, "entry_point": "f", "tests": [{"args": [1], "expected": 2}, …]}`; other
+    columns that are known are in `row_shapes.py`. With `tools` the model may try code before it answers.
     """
 
     system_prompt = "Write the function. Answer with one ```python block."
@@ -148,15 +148,12 @@ class CodeEnv(BaseEnv):
         solution = (example.get("task") or {}).get("solution")
         return f"```python\n{solution.strip()}\n```" if solution else None
 
-    def demonstrate(self, example: Example) -> Generator[Any, str, None] | None:
+    def demonstrate(self, example: Example) -> Any:
         """The solution of the row, tried first where there are tools; None when it has none."""
         answer = self.gold_completion(example)
-        return None if answer is None else self._played(answer, (example.get("task") or {})["solution"])
-
-    def _played(self, answer: str, solution: str) -> Generator[Any, str, None]:
-        if self._tools:
-            yield TOOL.name, {"code": solution}
-        yield answer
+        if answer is None or not self._tools:
+            return answer
+        return [(TOOL.name, {"code": (example.get("task") or {})["solution"]}), answer]
 
 
 def _with_prefix(source: str, name: str, prefix: str) -> str:

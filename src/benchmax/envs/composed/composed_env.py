@@ -27,6 +27,7 @@ from benchmax.envs.composed.parts import (
     checked_weight,
     own_arguments,
     own_task,
+    part_name,
     part_of,
     part_of_row,
 )
@@ -268,8 +269,6 @@ def compose(
     **named: type[BaseEnv] | str,
 ) -> type[ComposedEnv]:
     """A class composed of several environments, each a class or what names one on the command line."""
-    from benchmax.envs.composed.parts import part_name
-
     parts: dict[str, Any] = {}
     for given in environments:
         parts[part_name(given if isinstance(given, str) else given.__name__, parts)] = given

@@ -3,29 +3,28 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Generator, Mapping, Sequence
+from collections.abc import Generator, Mapping
 from typing import Any
 
 from benchmax.envs.base_env import BaseEnv
 from benchmax.envs.columns import require_columns
 from benchmax.envs.crm.tasks import DEFAULT_LEVEL, KINDS, LEVELS, make_rows
-from benchmax.envs.crm.tools import TOOLS
 from benchmax.envs.example_id import make_example
-from benchmax.envs.types import Example, Messages, ToolCall
+from benchmax.envs.generated import answered, check_level, worked
+from benchmax.envs.types import Example, Messages
 from benchmax.errors import EnvDefinitionError
 
 COMPANY_FILE = "company.json"
 """Where an MCP server finds which company its rollout is about."""
 COLUMNS = ("task", "persona", "query", "answer", "reward_metric")
-_QUESTION = "How many months does the warranty on fans last?"
-_CALL = ToolCall("search_knowledge_articles", json.dumps({"search_term": "warranty fans"}), "call_shown")
 _ARTICLE = {"Id": "ka0FansWarranty", "Title": "Warranty: Fans", "Content": "The warranty on fans lasts 60 months."}
-SHOWN: Messages = [
-    {"role": "user", "content": f"You work for Breeze Fans.\nknowledge_qa\n{_QUESTION}"},
-    {"role": "assistant", "content": "", "tool_calls": [_CALL.to_dict()]},
-    {"role": "tool", "tool_call_id": "call_shown", "name": _CALL.name, "content": json.dumps([_ARTICLE])},
-    {"role": "assistant", "content": "<answer>60</answer>"},
-]
+SHOWN: Messages = worked(
+    "You work for Breeze Fans.\nknowledge_qa\nHow many months does the warranty on fans last?",
+    "search_knowledge_articles",
+    {"search_term": "warranty fans"},
+    json.dumps([_ARTICLE]),
+    "<answer>60</answer>",
+)
 """A worked example, for the level at which small models begin; no company sells fans."""
 
 
@@ -76,12 +75,7 @@ class CRMBase(BaseEnv):
         task = example.get("task") or {}
         if "facts" not in task or task.get("kind") not in KINDS:
             return None
-        return _played(task["kind"], task["facts"])
-
-
-def _played(kind: str, facts: Mapping[str, Any]) -> Generator[Any, Any, None]:
-    answer = yield from KINDS[kind].solve(facts)
-    yield f"<answer>{answer}</answer>"
+        return answered(KINDS[task["kind"]].solve(task["facts"]))
 
 
 def _metadata(row: Mapping[str, Any]) -> Mapping[str, Any]:
@@ -99,21 +93,10 @@ def _answers(answer: Any) -> list[str]:
     return [str(each) for each in answer] if isinstance(answer, list | tuple) else [str(answer)]
 
 
-def tools_of(level: str) -> Sequence[str]:
-    """The tools that a level lists."""
-    if level not in LEVELS:
-        raise EnvDefinitionError(f"There is no level {level!r}. The levels are: {', '.join(LEVELS)}.")
-    return LEVELS[level].tools or tuple(TOOLS)
-
-
 def check_rows(level: str, of_row: str | None, company: int | None, live: bool) -> None:
     """Raises EnvDefinitionError when a row does not fit the environment that plays it."""
     if live and company is not None:
         raise EnvDefinitionError(
             "These rows are about a generated company, and the tools ask a live org. Give rows about that, with --data."
         )
-    if of_row is not None and not set(tools_of(of_row)) <= set(tools_of(level)):
-        raise EnvDefinitionError(
-            f"These rows are of the level {of_row!r}, whose tools the level {level!r} does not list. "
-            f"Add --env-arg level={of_row}."
-        )
+    check_level(LEVELS, level, of_row)

@@ -15,18 +15,18 @@ from __future__ import annotations
 import asyncio
 import json
 import os
-import threading
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from benchmax.envs.crm.base import COMPANY_FILE, CRMBase, check_rows, tools_of
+from benchmax.envs.crm.base import COMPANY_FILE, CRMBase, check_rows
 from benchmax.envs.crm.org.base import Org
-from benchmax.envs.crm.org.embedded import EmbeddedOrg, org_of
+from benchmax.envs.crm.org.embedded import org_of
 from benchmax.envs.crm.org.salesforce import SalesforceOrg
 from benchmax.envs.crm.reward import score_task
-from benchmax.envs.crm.tasks import DEFAULT_LEVEL
+from benchmax.envs.crm.tasks import DEFAULT_LEVEL, LEVELS
 from benchmax.envs.crm.tools import TOOLS, call_tool
+from benchmax.envs.generated import tools_of
 from benchmax.envs.mcp import ParallelMcpEnv
 from benchmax.envs.mcp.provisioners import BaseProvisioner, LocalProvisioner, SkypilotProvisioner
 from benchmax.envs.rollout_state import RolloutState
@@ -36,7 +36,6 @@ from benchmax.errors import EnvDefinitionError
 ORGS = ("embedded", "salesforce")
 WORKDIR = Path(__file__).parent / "workdir"
 LIVE_WORKDIR = Path(__file__).parent / "live_workdir"
-_COMPANIES_KEPT = 16
 
 
 class CRMEnvInProcess(CRMBase):
@@ -48,13 +47,10 @@ class CRMEnvInProcess(CRMBase):
     def __init__(self, level: str = DEFAULT_LEVEL, org: str = "embedded", company: int = 0, **kwargs: Any) -> None:
         super().__init__(**kwargs)
         self._level = level
-        self._listed = tools_of(level)
+        self._listed = tools_of(LEVELS, level)
         self._company = company
         self._live = SalesforceOrg() if _checked(org) == "salesforce" else None
-        self._lock = threading.Lock()
-        self._companies: dict[int, EmbeddedOrg] = {}
-        """The companies asked about last, the newest at the end."""
-        self._rollouts: RolloutState[int] = RolloutState()
+        self._rollouts: RolloutState[Org] = RolloutState()
 
     async def list_tools(self) -> list[ToolDefinition]:
         return [TOOLS[name].definition for name in self._listed]
@@ -63,18 +59,18 @@ class CRMEnvInProcess(CRMBase):
         self, rollout_id: str, company: int | None = None, level: str | None = None, **rollout_args: Any
     ) -> None:
         check_rows(self._level, level, company, self._live is not None)
-        if self._live is not None:
+        if self._live is None:
+            seed = self._company if company is None else company
+            self._rollouts[rollout_id] = await asyncio.to_thread(org_of, seed)
+        else:
             await self._live.open()
-            return
-        self._rollouts[rollout_id] = self._company if company is None else company
-        await self._records(self._rollouts[rollout_id])
+            self._rollouts[rollout_id] = self._live
 
     async def release_rollout(self, rollout_id: str) -> None:
         self._rollouts.pop(rollout_id, None)
 
     async def run_tool(self, rollout_id: str, tool_name: str, /, **tool_args: Any) -> str:
-        org: Org = self._live or await self._records(self._rollouts[rollout_id])
-        return await call_tool(org, tool_name, tool_args, self._listed)
+        return await call_tool(self._rollouts[rollout_id], tool_name, tool_args, self._listed)
 
     async def compute_reward(
         self, rollout_id: str, messages: Messages, task: dict[str, Any] | None, **kwargs: Any
@@ -84,24 +80,6 @@ class CRMEnvInProcess(CRMBase):
     async def shutdown(self) -> None:
         if self._live is not None:
             self._live.close()
-        with self._lock:
-            for org in self._companies.values():
-                org.close()
-            self._companies.clear()
-
-    async def _records(self, seed: int) -> EmbeddedOrg:
-        """The records of a company; made when they are first asked for, and kept for a while."""
-        found = self._companies.get(seed)
-        return await asyncio.to_thread(self._made, seed) if found is None else found
-
-    def _made(self, seed: int) -> EmbeddedOrg:
-        with self._lock:
-            org = self._companies.get(seed)
-            if org is None:
-                org = self._companies[seed] = org_of(seed)
-            if len(self._companies) > _COMPANIES_KEPT:  # dropped, not closed: a call may be asking it
-                self._companies.pop(next(iter(self._companies)))
-        return org
 
 
 def _checked(org: str) -> str:
@@ -123,7 +101,7 @@ class CRMEnv(CRMBase, ParallelMcpEnv):
     ) -> None:
         self._level = level
         self._is_live = _checked(org) == "salesforce"
-        kwargs.setdefault("allowed_tools", tools_of(level))
+        kwargs.setdefault("allowed_tools", tools_of(LEVELS, level))
         super().__init__(workdir_path or workdir_of(org), provisioner, **kwargs)
 
     async def init_rollout(

@@ -4,7 +4,7 @@ excel_env          the environments; start reading here
 base               what they share: prompts, rows, levels, demonstrations
 tools              the tools
 reward             how a workbook is scored
-rows, levels/      rows and examples; generated tasks
+row_shapes, levels/   rows and examples; generated tasks
 mcp_server, workdir/   the tools as an MCP server
 workbook_sandbox   workbooks are opened inside the sandbox alone
 workbooks/         what runs there: recalculation, edits, text dumps

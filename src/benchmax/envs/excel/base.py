@@ -3,27 +3,25 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Generator
 from pathlib import Path
 from typing import Any, ClassVar
 
 from benchmax.envs.base_env import BaseEnv
 from benchmax.envs.columns import require_columns
 from benchmax.envs.example_id import make_example
-from benchmax.envs.excel import rows as row_shapes
-from benchmax.envs.excel import spreadsheetbench
-from benchmax.envs.excel.levels import DEFAULT_LEVEL, LEVELS, make_rows, tools_of
+from benchmax.envs.excel import row_shapes, spreadsheetbench
+from benchmax.envs.excel.levels import DEFAULT_LEVEL, LEVELS, make_rows
 from benchmax.envs.excel.tools import INPUT, OUTPUT
+from benchmax.envs.generated import worked
 from benchmax.envs.types import Example, Messages, ToolCall
-from benchmax.errors import EnvDefinitionError
 
-_CALL = ToolCall("set_cell", json.dumps({"cell": "F8", "value": "=SUM(G2:G4)"}), "call_shown")
-SHOWN: Messages = [
-    {"role": "user", "content": "G2: 8\nG3: 60\nG4: 5\nPut the sum of G2:G4 in F8."},
-    {"role": "assistant", "content": "", "tool_calls": [_CALL.to_dict()]},
-    {"role": "tool", "tool_call_id": "call_shown", "name": _CALL.name, "content": "F8: =SUM(G2:G4) -> 73"},
-    {"role": "assistant", "content": "Done."},
-]
+SHOWN: Messages = worked(
+    "G2: 8\nG3: 60\nG4: 5\nPut the sum of G2:G4 in F8.",
+    "set_cell",
+    {"cell": "F8", "value": "=SUM(G2:G4)"},
+    "F8: =SUM(G2:G4) -> 73",
+    "Done.",
+)
 """A worked example, for the level at which small models begin; its data are in a column that no task uses."""
 _SHORT = ("formulas", "tables", "conditions", "reports")
 """Levels whose prompts are the workbook and a sentence; the others have the headings of SpreadsheetBench."""
@@ -81,19 +79,14 @@ class ExcelBase(BaseEnv):
     def gold_tool_calls(cls, example: Example) -> list[ToolCall]:
         return [ToolCall(tool, json.dumps(given)) for tool, given in (example.get("task") or {}).get("solution") or ()]
 
-    def demonstrate(self, example: Example) -> Generator[Any, Any, None] | None:
+    def demonstrate(self, example: Example) -> list[Any] | None:
         """The solution of a generated task; other rows have none."""
         solution = (example.get("task") or {}).get("solution")
-        return _played(solution) if solution else None
+        return [*solution, "Done."] if solution else None
 
 
 def _shown(row: dict[str, Any]) -> Messages:
     return SHOWN if row.get("level") == DEFAULT_LEVEL else []
-
-
-def _played(solution: list[Any]) -> Generator[Any, Any, None]:
-    yield from ((tool, given) for tool, given in solution)
-    yield "Done."
 
 
 def _task(row: dict[str, Any], output: str) -> dict[str, Any]:
@@ -106,12 +99,3 @@ def _task(row: dict[str, Any], output: str) -> dict[str, Any]:
     }
     others = ("cases", "styles", "loose", "volatile", "solution")
     return task | {name: row[name] for name in others if row.get(name)}
-
-
-def check_row(level: str, of_row: str | None) -> None:
-    """Raises EnvDefinitionError when a row needs tools that the environment does not list."""
-    if of_row is not None and not set(tools_of(of_row)) <= set(tools_of(level)):
-        raise EnvDefinitionError(
-            f"These rows are of the level {of_row!r}, whose tools the level {level!r} does not list. "
-            f"Add --env-arg level={of_row}."
-        )

@@ -19,12 +19,13 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from benchmax.envs.excel.base import ExcelBase, check_row
-from benchmax.envs.excel.levels import DEFAULT_LEVEL, tools_of
+from benchmax.envs.excel.base import ExcelBase
+from benchmax.envs.excel.levels import DEFAULT_LEVEL, LEVELS
 from benchmax.envs.excel.reward import score_workbook
-from benchmax.envs.excel.rows import workbook_of
+from benchmax.envs.excel.row_shapes import workbook_of
 from benchmax.envs.excel.tools import INPUT, NAMES_FILE, OUTPUT, TOOLS, RolloutFiles, call_tool
 from benchmax.envs.excel.workbook_sandbox import WorkbookSandbox
+from benchmax.envs.generated import check_level, tools_of
 from benchmax.envs.mcp import ParallelMcpEnv
 from benchmax.envs.mcp.provisioners import BaseProvisioner, LocalProvisioner, SkypilotProvisioner
 from benchmax.envs.remote.wire import RemoteError
@@ -41,7 +42,7 @@ class ExcelEnvInProcess(ExcelBase):
     def __init__(self, level: str = DEFAULT_LEVEL, books: WorkbookSandbox | None = None, **kwargs: Any) -> None:
         """`books` is a sandbox that several environments share, and that whoever made it closes."""
         super().__init__(**kwargs)
-        self._level, self._listed = level, tools_of(level)
+        self._level, self._listed = level, tools_of(LEVELS, level)
         self._own = books is None
         self._books = books or WorkbookSandbox()
         self._rollouts: RolloutState[RolloutFiles] = RolloutState()
@@ -57,7 +58,7 @@ class ExcelEnvInProcess(ExcelBase):
         output_filename: str = OUTPUT,
         **rollout_args: Any,
     ) -> None:
-        check_row(self._level, level)
+        check_level(LEVELS, self._level, level)
         await self._books.start()  # a machine without a sandbox is told at once, and not to the model
         content = await asyncio.to_thread(workbook_of, rollout_args)
         self._rollouts[rollout_id] = RolloutFiles(content, input_filename, output_filename)
@@ -107,7 +108,7 @@ class ExcelEnv(ExcelBase, ParallelMcpEnv):
         **kwargs: Any,
     ) -> None:
         self._level = level
-        kwargs.setdefault("allowed_tools", tools_of(level))
+        kwargs.setdefault("allowed_tools", tools_of(LEVELS, level))
         super().__init__(workdir_path, provisioner, **kwargs)
         self._books = WorkbookSandbox()
         self._outputs: dict[str, str] = {}
@@ -120,7 +121,7 @@ class ExcelEnv(ExcelBase, ParallelMcpEnv):
         output_filename: str = OUTPUT,
         **rollout_args: Any,
     ) -> None:
-        check_row(self._level, level)
+        check_level(LEVELS, self._level, level)
         content = await asyncio.to_thread(workbook_of, rollout_args)
         await super().init_rollout(rollout_id)
         self._outputs[rollout_id] = output_filename

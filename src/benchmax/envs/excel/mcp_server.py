@@ -13,38 +13,17 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
-import mcp.server.stdio
-from mcp.server.lowlevel import Server
-from mcp.types import CallToolRequestParams, CallToolResult, ListToolsResult, TextContent, Tool
-
 from benchmax import limits
 from benchmax.envs.excel.tools import INPUT, NAMES_FILE, OUTPUT, TOOLS, RolloutFiles, call_tool
 from benchmax.envs.excel.workbook_sandbox import WorkbookSandbox
-from benchmax.errors import BenchmaxError
+from benchmax.envs.mcp.tool_server import serve_tools
 from benchmax.files.links import read_plain
 
 MODULES = ("openpyxl", "ironcalc")
 """Loaded by each server: pandas would double what a server needs, and can be imported by the code itself."""
 
 
-async def list_tools(context: Any, params: Any) -> ListToolsResult:
-    return ListToolsResult(
-        tools=[
-            Tool(name=each.name, description=each.description, input_schema=each.input_schema or {"type": "object"})
-            for each in TOOLS.values()
-        ]
-    )
-
-
-async def call(context: Any, params: CallToolRequestParams) -> CallToolResult:
-    try:
-        text, failed = await _called(params.name, params.arguments or {}), False
-    except BenchmaxError as error:
-        text, failed = str(error), True
-    return CallToolResult(content=[TextContent(type="text", text=text)], is_error=failed)
-
-
-async def _called(name: str, given: dict[str, Any]) -> str:
+async def call(name: str, given: dict[str, Any]) -> str:
     files = _files()
     before = dict(files.written)
     text = await call_tool(_books(), files, name, given)
@@ -77,11 +56,5 @@ def _books() -> WorkbookSandbox:
     return WorkbookSandbox(MODULES, insist=True)
 
 
-async def serve() -> None:
-    server = Server("excel", on_list_tools=list_tools, on_call_tool=call)
-    async with mcp.server.stdio.stdio_server() as (read_stream, write_stream):
-        await server.run(read_stream, write_stream, server.create_initialization_options())
-
-
 if __name__ == "__main__":
-    asyncio.run(serve())
+    asyncio.run(serve_tools("excel", TOOLS.values(), call))

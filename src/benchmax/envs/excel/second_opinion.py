@@ -12,6 +12,7 @@ import json
 import logging
 import os
 import shutil
+import socket
 import subprocess
 import sys
 from collections.abc import Mapping, Sequence
@@ -21,7 +22,7 @@ from typing import Any
 
 from benchmax import limits
 from benchmax.errors import BenchmaxError
-from benchmax.sandbox import Call, Limits, Process, Sandbox
+from benchmax.sandbox import Call, Limits, Sandbox
 
 logger = logging.getLogger(__name__)
 
@@ -77,7 +78,6 @@ class SecondOpinion:
     def __init__(self, seconds: float = limits.EXCEL_CALL_SECONDS) -> None:
         self._seconds = seconds
         self._sandbox: Sandbox | None = None
-        self._process: Process | None = None
         self._reader: asyncio.StreamReader | None = None
         self._writer: asyncio.StreamWriter | None = None
         self._turn = asyncio.Lock()
@@ -88,7 +88,7 @@ class SecondOpinion:
         """The cells as LibreOffice computes them, also after each case's changes; None when it has no answer."""
         async with self._turn:
             try:
-                if self._process is None:
+                if self._sandbox is None:
                     await asyncio.wait_for(self._start(), _START_SECONDS)
                 return await asyncio.wait_for(self._ask(content, cells, cases), self._seconds)
             except (TimeoutError, OSError, ValueError, BenchmaxError) as error:
@@ -105,25 +105,16 @@ class SecondOpinion:
         if python is None:
             raise FileNotFoundError("LibreOffice is not installed")
         self._sandbox = Sandbox(read=[PROGRAM.parent, *_READ])
-        inner_in, our_out = os.pipe()
-        our_in, inner_out = os.pipe()
+        ours, its = socket.socketpair()
         nowhere = os.open(os.devnull, os.O_WRONLY)
         try:
+            self._reader, self._writer = await asyncio.open_connection(sock=ours, limit=_LINE_BYTES)
             call = Call(argv=[python, "-I", str(PROGRAM)], limits=_LIMITS)
-            self._process = await self._sandbox.spawn(call, [inner_in, inner_out, nowhere])
+            await self._sandbox.spawn(call, [its.fileno(), its.fileno(), nowhere])
         finally:
-            for each in (inner_in, inner_out, nowhere):
-                os.close(each)
-            await self._connect(our_in, our_out)
+            its.close()
+            os.close(nowhere)
         await self._line()  # that it is ready
-
-    async def _connect(self, source: int, sink: int) -> None:
-        loop = asyncio.get_running_loop()
-        self._reader = asyncio.StreamReader(limit=_LINE_BYTES)
-        reading = asyncio.StreamReaderProtocol(self._reader)
-        await loop.connect_read_pipe(lambda: reading, os.fdopen(source, "rb", 0))
-        transport, protocol = await loop.connect_write_pipe(asyncio.streams.FlowControlMixin, os.fdopen(sink, "wb", 0))
-        self._writer = asyncio.StreamWriter(transport, protocol, None, loop)
 
     async def _ask(
         self, content: bytes, cells: Mapping[str, Sequence[str]], cases: Sequence[Mapping[str, Any]]
@@ -149,4 +140,4 @@ class SecondOpinion:
             self._writer.close()
         if self._sandbox is not None:
             await self._sandbox.close()
-        self._sandbox = self._process = self._reader = self._writer = None
+        self._sandbox = self._reader = self._writer = None

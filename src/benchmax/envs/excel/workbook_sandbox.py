@@ -125,7 +125,7 @@ class WorkbookSandbox:
     async def edit(self, content: bytes, area: str, value: Any) -> Edited:
         """The workbook with a typed value in these cells, and what they show now."""
         result = await self._call(
-            content, {"do": "edit", "area": area, "value": value, "most": limits.EXCEL_TOOL_CELLS, "shown": _SHOWN}
+            content, {"do": "edit", "area": area, "value": value, "most": limits.EXCEL_TOOL_CELLS, "shown": _CELLS_TOLD}
         )
         done = _result(result)
         return Edited(result.files[BOOK], str(done["text"]))
@@ -161,7 +161,7 @@ class WorkbookSandbox:
         return await self.run(Call(code, files=files, outputs=[output], limits=_LIMITS))
 
 
-_SHOWN = 3
+_CELLS_TOLD = 3
 """Changed cells that an edit tells of."""
 
 

@@ -2,10 +2,10 @@
 
 math_env.py     the environments; start reading here
 workdir/        the MCP workdir: calculator_server.py and its configuration
-rows.py         a question and its answer, out of the columns of known sets
+row_shapes.py   a question and its answer, out of the columns of known sets
 levels/         generated tasks
-answers.py      the answer in what a model wrote; numbers.py: numbers in every notation
-judge.py        everything else, by math-verify, in judge_process.py
+answers.py      the answer in what a model wrote, and whether it is right
+                plain_numbers.py: numbers in every notation; judge_process.py: everything else, by math-verify
 """
 
 from benchmax.envs.math.math_env import MathEnv, MathEnvLocal, MathEnvSkypilot

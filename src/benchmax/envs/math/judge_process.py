@@ -1,21 +1,17 @@
 """The judge's own process: decides with math-verify whether two answers are the same.
 
-Run as a script, with standard output and input as its channel: a line `{"answer", "truth"}` in, a line
-`{"same": true}` out. Each pair is compared in a fork of its own, which the kernel ends when it takes too long or too
-much memory: an answer such as 9^9^9^9 is wrong after a second, and the next one finds everything as it was.
+A line `{"answer", "truth"}` in, a line `{"same": true}` out. Each pair is compared in a fork of its own, which the
+kernel ends when it takes too long or too much memory: an answer such as 9^9^9^9 is wrong after a second, and the next
+one finds everything as it was.
 """
 
 from __future__ import annotations
 
-import gc
-import json
-import logging
-import os
 import re
-import resource
-import signal
 import sys
 from typing import Any
+
+from benchmax.envs.line_processes.child import apart, serve
 
 MEMORY_BYTES = 2 * 2**30
 _WORDS = (
@@ -93,55 +89,16 @@ def _joined(parsed: list[Any], text: str) -> list[Any]:
     return [Union(*(part.as_set() for part in parts))]
 
 
-def compare_apart(answer: str, truth: str, seconds: float) -> bool:
-    """The same in a fork; one that fails, or is ended by the kernel, found nothing equal."""
-    child = os.fork()
-    if child == 0:
-        _compare_and_end(answer, truth, seconds)
-    _, status = os.waitpid(child, 0)
-    return os.WIFEXITED(status) and os.WEXITSTATUS(status) == 0
-
-
-def _compare_and_end(answer: str, truth: str, seconds: float) -> None:
-    code = 1
-    try:
-        # Processor time, so that a busy machine makes no answer wrong; and a wall clock, should it only wait.
-        signal.setitimer(signal.ITIMER_PROF, seconds)
-        signal.setitimer(signal.ITIMER_REAL, 10 * seconds)
-        resource.setrlimit(resource.RLIMIT_AS, (MEMORY_BYTES, MEMORY_BYTES))
-        code = 0 if same(answer, truth) else 1
-    finally:
-        os._exit(code)
-
-
 def _warm_up() -> None:
     """Compare answers of every kind once: what the libraries make at first use, all forks have."""
     for answer, truth in _KINDS:
         same(answer, truth)
-    gc.collect()
-    gc.freeze()
 
 
-def main() -> None:
-    channel = os.fdopen(os.dup(1), "w")
-    os.dup2(2, 1)  # what a library prints must not look like an answer
-    logging.disable(logging.CRITICAL)
-    seconds = float(sys.argv[1])
-    try:
-        _warm_up()
-    except ImportError as error:
-        _say(channel, {"missing": error.name})
-        return
-    _say(channel, {"ready": True})
-    for line in sys.stdin:
-        pair = json.loads(line)
-        _say(channel, {"same": compare_apart(pair["answer"], pair["truth"], seconds)})
-
-
-def _say(channel: Any, message: dict[str, Any]) -> None:
-    channel.write(json.dumps(message) + "\n")
-    channel.flush()
+def _answer(pair: dict[str, Any]) -> dict[str, Any]:
+    """One that fails, or is ended by the kernel, found nothing equal."""
+    return {"same": bool(apart(lambda: same(**pair), float(sys.argv[1]), MEMORY_BYTES))}
 
 
 if __name__ == "__main__":
-    main()
+    serve(_warm_up, _answer)

@@ -18,13 +18,12 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 from benchmax import extras
-from benchmax.envs.calculator.calculator_env import worked
+from benchmax.envs.calculator.calculator_env import worked_product
 from benchmax.envs.calculator.expressions import compute
 from benchmax.envs.columns import require_task
 from benchmax.envs.example_id import make_example
-from benchmax.envs.math import rows as row_shapes
-from benchmax.envs.math.answers import decide, final_answer
-from benchmax.envs.math.judge import Judge
+from benchmax.envs.math import row_shapes
+from benchmax.envs.math.answers import MathJudge, decide, final_answer
 from benchmax.envs.math.levels import DEFAULT_LEVEL, LEVELS, SYMBOLIC, make_rows
 from benchmax.envs.math.levels.task import filled
 from benchmax.envs.mcp import ParallelMcpEnv
@@ -32,11 +31,11 @@ from benchmax.envs.mcp.provisioners import BaseProvisioner, LocalProvisioner, Sk
 from benchmax.envs.types import Example, Messages, RewardValue, ToolCall
 
 WORKDIR = Path(__file__).parent / "workdir"
-SHOWN: Messages = worked(17, 23)
+SHOWN: Messages = worked_product(17, 23)
 HUB: dict[str, dict[str, str]] = {
-    "gsm8k": {"path": "openai/gsm8k", "name": "main"},
+    "gsm8k": {"path": "openai/gsm8k", "name": "main", "split": "train"},
     "math500": {"path": "HuggingFaceH4/MATH-500", "split": "test"},
-    "arithmetic50": {"path": "dawidmt/arithmetic50"},
+    "arithmetic50": {"path": "dawidmt/arithmetic50", "split": "train"},
 }
 """Sets on the Hugging Face hub that are known by a short name; only they are fetched, and only when named."""
 LOCAL_SERVERS = 64
@@ -46,7 +45,8 @@ LOCAL_SERVERS = 64
 class MathEnv(ParallelMcpEnv):
     """Mathematical questions with a calculator, judged by value: from one-digit sums to competition style.
 
-    One question a row: `{"question": "47 * 83?", "answer": "3901"}`; `rows.py` has the other columns that are known.
+    One question a row: `{"question": "47 * 83?", "answer": "3901"}`; other columns that are known are in
+    `row_shapes.py`.
     """
 
     system_prompt = "Use the calculator. Answer in <answer> tags."
@@ -81,16 +81,14 @@ class MathEnv(ParallelMcpEnv):
             if dataset_name in SYMBOLIC:
                 extras.require(f"The level {dataset_name!r}", "envs")
             return make_rows(dataset_name, **kwargs), None
-        if dataset_name in HUB:
-            known = {"split": "train", **HUB[dataset_name], **kwargs}
-            return super().load_dataset(known.pop("path"), **known)
-        return super().load_dataset(dataset_name, **kwargs)
+        known = {**HUB.get(dataset_name, {"path": dataset_name}), **kwargs}
+        return super().load_dataset(known.pop("path"), **known)
 
     # Rewards
 
     @cached_property
-    def _judge(self) -> Judge:
-        return Judge()
+    def _judge(self) -> MathJudge:
+        return MathJudge()
 
     async def compute_reward(
         self, rollout_id: str, messages: Messages, task: dict[str, Any] | None, **kwargs: Any

@@ -19,6 +19,7 @@ setup/          runs setup.sh, keeps what it installs
 client/         sessions with one server
 fork/           starts and confines server processes (Linux)
 load_test       `benchmax mcp bench`
+tool_server     an environment's own tools as an MCP server
 io_loop, timings   what the others share
 
 Covered

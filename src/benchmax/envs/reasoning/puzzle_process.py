@@ -15,12 +15,8 @@ Not covered: what reasoning-gym itself executes of its own data (`codeio`).
 from __future__ import annotations
 
 import ast
-import gc
 import json
-import logging
-import os
 import re
-import resource
 import signal
 import sys
 import warnings
@@ -30,6 +26,8 @@ from dataclasses import fields
 from importlib import import_module
 from math import isfinite
 from typing import Any
+
+from benchmax.envs.line_processes.child import apart, serve
 
 MEMORY_BYTES = 4 * 2**30
 FLOOR = 0.05
@@ -151,29 +149,8 @@ _SCORERS: dict[str, Any] = {}
 def score_apart(message: dict[str, Any], seconds: float) -> float:
     """The same in a fork; one that fails, or is ended by the kernel, is worth nothing."""
     entry = read_entry(message["entry"])
-    _scorer(message["task"])
-    reading, writing = os.pipe()
-    child = os.fork()
-    if child == 0:
-        _score_and_end(message, entry, writing, seconds)
-    os.close(writing)
-    with os.fdopen(reading, "rb") as result:
-        text = result.read()
-    os.waitpid(child, 0)
-    return float(text) if text else 0.0
-
-
-def _score_and_end(message: dict[str, Any], entry: dict[str, Any], writing: int, seconds: float) -> None:
-    try:
-        # Processor time, so that a busy machine makes no answer wrong; and a wall clock, should it only wait.
-        signal.setitimer(signal.ITIMER_PROF, seconds)
-        signal.setitimer(signal.ITIMER_REAL, 10 * seconds)
-        resource.setrlimit(resource.RLIMIT_AS, (MEMORY_BYTES, MEMORY_BYTES))
-        resource.setrlimit(resource.RLIMIT_FSIZE, (0, 0))
-        found = score(message["task"], message["answer"], entry)
-        os.write(writing, repr(found).encode())
-    finally:
-        os._exit(0)
+    _scorer(message["task"])  # made here, so that forks have it
+    return apart(lambda: score(message["task"], message["answer"], entry), seconds, MEMORY_BYTES) or 0.0
 
 
 def write_entry(entry: dict[str, Any]) -> str:
@@ -320,28 +297,18 @@ def _answers(entry: dict[str, Any]) -> Iterator[str]:
 # The process
 
 
-def main() -> None:
-    channel = os.fdopen(os.dup(1), "w")
-    os.dup2(2, 1)  # what a library prints must not look like an answer
-    logging.disable(logging.CRITICAL)
+def _load() -> None:
     warnings.simplefilter("ignore")
-    score_seconds, make_seconds = map(float, sys.argv[1:3])
-    try:
-        import reasoning_gym  # noqa: F401
+    import reasoning_gym  # noqa: F401
 
-        make_safe()
-    except ImportError as error:
-        _say(channel, {"missing": error.name})
-        return
-    gc.collect()
-    gc.freeze()
-    _say(channel, {"ready": True})
-    for line in sys.stdin:
-        message = json.loads(line)
-        if "score" in message:
-            _say(channel, {"score": score_apart(message["score"], score_seconds)})
-        else:
-            _say(channel, _made(message["make"], make_seconds))
+    make_safe()
+
+
+def _answer(message: dict[str, Any]) -> dict[str, Any]:
+    score_seconds, make_seconds = map(float, sys.argv[1:3])
+    if "score" in message:
+        return {"score": score_apart(message["score"], score_seconds)}
+    return _made(message["make"], make_seconds)
 
 
 class _TooSlow(BaseException):
@@ -367,10 +334,5 @@ def _made(order: dict[str, Any], seconds: float) -> dict[str, Any]:
         signal.signal(signal.SIGPROF, signal.SIG_DFL)
 
 
-def _say(channel: Any, message: dict[str, Any]) -> None:
-    channel.write(json.dumps(message) + "\n")
-    channel.flush()
-
-
 if __name__ == "__main__":
-    main()
+    serve(_load, _answer)

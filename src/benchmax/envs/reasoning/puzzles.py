@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 import atexit
-import os
 from collections.abc import Mapping
+from functools import cache
 from pathlib import Path
 from typing import Any
 
 from benchmax import extras, limits
-from benchmax.envs.line_processes import LineProcesses
+from benchmax.envs.line_processes.client import LineProcesses
 from benchmax.errors import UsageError
 
 SCRIPT = Path(__file__).with_name("puzzle_process.py")
-_processes: dict[int, LineProcesses] = {}
-"""By the process that asks: a fork must not write into the pipes of its parent."""
 
 
 def make_puzzles(task: str, level: str, settings: Mapping[str, Any], *, seed: int, rows: int) -> list[dict[str, Any]]:
@@ -37,12 +35,16 @@ def score_puzzle(task: str, answer: str, entry: str) -> float:
 
 def _asked(message: Mapping[str, Any]) -> dict[str, Any]:
     extras.require("The reasoning environment", "envs")
-    if os.getpid() not in _processes:
-        times = limits.REASONING_SCORE_SECONDS, limits.REASONING_MAKE_SECONDS
-        # Sets of texts have another order in every process, unless their hash is fixed; puzzles are made from some.
-        _processes[os.getpid()] = LineProcesses(
-            SCRIPT, list(map(str, times)), patience=4 * max(times), what="Scoring puzzles",
-            variables={"PYTHONHASHSEED": "0", "MPLBACKEND": "Agg"},
-        )  # fmt: skip
-        atexit.register(_processes[os.getpid()].close)
-    return _processes[os.getpid()].ask(message)
+    return _processes().ask(message)
+
+
+@cache
+def _processes() -> LineProcesses:
+    times = limits.REASONING_SCORE_SECONDS, limits.REASONING_MAKE_SECONDS
+    # Sets of texts have another order in every process, unless their hash is fixed; puzzles are made from some.
+    made = LineProcesses(
+        SCRIPT, list(map(str, times)), patience=4 * max(times), what="Scoring puzzles",
+        variables={"PYTHONHASHSEED": "0", "MPLBACKEND": "Agg"},
+    )  # fmt: skip
+    atexit.register(made.close)
+    return made

@@ -72,12 +72,13 @@ class ReasoningEnv(BaseEnv):
         `rows` and `seed` are the number of rows and their seed; further arguments are settings of the task.
         """
         task, level, settings = cls._read(dataset_name)
-        rows, seed = kwargs.pop("rows", None), int(kwargs.pop("seed", 0))
+        rows, seed = kwargs.pop("rows", None) or FEW_ROWS.get(task, ROWS), int(kwargs.pop("seed", 0))
         if task:
-            return _puzzles(task, level, settings | kwargs, seed, rows or FEW_ROWS.get(task, ROWS)), None
-        each = -(-(rows or ROWS) // len(MIXED))
-        made = [_puzzles(name, level, settings | kwargs, seed, each) for name in MIXED]
-        return [row for number in range(each) for rows in made for row in rows[number : number + 1]], None
+            return _puzzles(task, level, settings | kwargs, seed, rows), None
+        most = -(-rows // len(MIXED))
+        made = [_puzzles(name, level, settings | kwargs, seed, most) for name in MIXED]
+        mixed = [row for number in range(most) for each in made for row in each[number : number + 1]]
+        return mixed[:rows], None
 
     @classmethod
     def _read(cls, name: str) -> tuple[str, str, dict[str, Any]]:
@@ -91,7 +92,7 @@ class ReasoningEnv(BaseEnv):
                 level = word
             elif word in NAMES and not cls.puzzle:
                 task = word
-            elif word != "mixed":
+            else:
                 raise UsageError(
                     f"{name!r} names no puzzles here: {word!r} is neither a level ({', '.join(LEVELS)}) nor "
                     f"SETTING=VALUE{'' if cls.puzzle else ' nor a task'}. Write it like --data hard:max_animals=4."

@@ -18,6 +18,7 @@ from typing import Any
 from benchmax.envs.base_env import BaseEnv
 from benchmax.envs.columns import require_columns, require_task
 from benchmax.envs.example_id import make_example
+from benchmax.envs.generated import worked
 from benchmax.envs.reward_helpers import (
     count_search_calls,
     extract_completion_text,
@@ -36,18 +37,13 @@ from benchmax.search.corpora import open_corpus
 from benchmax.search.types import LEXICAL
 
 MOST_RESULTS, DEFAULT_RESULTS = 50, 10
-_CALL = ToolCall("search", json.dumps({"query": "Ina Falk extension", "limit": 1}), "call_shown")
-SHOWN: Messages = [
-    {"role": "user", "content": "What is the extension of Ina Falk?"},
-    {"role": "assistant", "content": "", "tool_calls": [_CALL.to_dict()]},
-    {
-        "role": "tool",
-        "tool_call_id": "call_shown",
-        "name": "search",
-        "content": "[Source: d999] Ina Falk, engineer. Office: Rosdal. Extension: 3907. Joined: 1998.",
-    },
-    {"role": "assistant", "content": "<answer>3907</answer> [Source: d999]"},
-]
+SHOWN: Messages = worked(
+    "What is the extension of Ina Falk?",
+    "search",
+    {"query": "Ina Falk extension", "limit": 1},
+    "[Source: d999] Ina Falk, engineer. Office: Rosdal. Extension: 3907. Joined: 1998.",
+    "<answer>3907</answer> [Source: d999]",
+)
 """A worked example, for the level at which small models begin; nobody of this name works there."""
 _PROMPT = "Search{about}. Answer in <answer> tags and cite the text that says so: [Source: id]."
 
@@ -230,7 +226,7 @@ class SearchEnv(BaseEnv):
     def demonstrate(self, example: Example) -> Generator[Any, str, None] | None:
         """The searches that lead to the answer of a generated question; other rows have none."""
         facts = (example.get("task") or {}).get("facts")
-        return _played(facts) if facts else None
+        return solve(facts) if facts else None
 
 
 def _shares(weights: Mapping[str, float]) -> dict[str, float]:
@@ -239,11 +235,6 @@ def _shares(weights: Mapping[str, float]) -> dict[str, float]:
     if total <= 0 or min(weights.values()) < 0:
         raise EnvDefinitionError("The weights w_… must not be negative, and at least one must be above 0.")
     return {name: weight / total for name, weight in weights.items()}
-
-
-def _played(facts: Mapping[str, Any]) -> Generator[Any, str, None]:
-    answer = yield from solve(facts)
-    yield answer or "<answer></answer>"
 
 
 def _chunks(row: Mapping[str, Any]) -> Sequence[Mapping[str, Any]]:

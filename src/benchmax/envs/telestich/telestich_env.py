@@ -143,8 +143,11 @@ class TelestichEnv(BaseEnv):
 
     @classmethod
     def gold_completion(cls, example: Example) -> str | None:
+        """A poem by rule; None for a word with a letter, q, that no word here ends with."""
         task = example.get("task")
-        return None if not task else poem(task["word"], task["theme"], task["letters"])
+        if not task or (task["letters"] != "first" and not LAST.keys() >= set(task["word"])):
+            return None
+        return poem(task["word"], task["theme"], task["letters"])
 
     def demonstrate(self, example: Example) -> str | None:
         return self.gold_completion(example)

@@ -11,15 +11,15 @@ share the articles.
 from __future__ import annotations
 
 import html
-import json
 from collections.abc import Generator, Mapping, Sequence
 from typing import Any, ClassVar
 
 from benchmax.envs.base_env import BaseEnv
 from benchmax.envs.columns import require_columns, require_task
 from benchmax.envs.example_id import make_example
+from benchmax.envs.generated import answered, worked
 from benchmax.envs.reward_helpers import exact_match, extract_completion_text, extract_last_answer_block
-from benchmax.envs.types import Example, Messages, RewardValue, ToolCall, ToolDefinition
+from benchmax.envs.types import Example, Messages, RewardValue, ToolDefinition
 from benchmax.envs.wikipedia.articles.base import SEARCH, TOOLS, Articles, call_tool
 from benchmax.envs.wikipedia.articles.live import URL, LiveArticles
 from benchmax.envs.wikipedia.articles.local import LocalArticles
@@ -30,18 +30,13 @@ from benchmax.search.corpora import open_corpus
 from benchmax.search.index import Index
 
 LIVE = "live"
-_CALL = ToolCall(SEARCH, json.dumps({"q": "Atlantis airports", "limit": 1}), "call_shown")
-SHOWN: Messages = [
-    {"role": "user", "content": "How many airports are in Atlantis?"},
-    {"role": "assistant", "content": "", "tool_calls": [_CALL.to_dict()]},
-    {
-        "role": "tool",
-        "tool_call_id": "call_shown",
-        "name": SEARCH,
-        "content": "1. Transportation of Atlantis: Airports: 73 (2013) Airports - with paved runways, total: 31 …",
-    },
-    {"role": "assistant", "content": "<answer>73</answer>"},
-]
+SHOWN: Messages = worked(
+    "How many airports are in Atlantis?",
+    SEARCH,
+    {"q": "Atlantis airports", "limit": 1},
+    "1. Transportation of Atlantis: Airports: 73 (2013) Airports - with paved runways, total: 31 …",
+    "<answer>73</answer>",
+)
 """A worked example, for the level at which small models begin; there is no such country."""
 
 
@@ -139,12 +134,7 @@ class WikipediaEnv(BaseEnv):
     def demonstrate(self, example: Example) -> Generator[Any, str, None] | None:
         """The solution of a generated question, step by step; other rows have none."""
         task = example.get("task") or {}
-        return _played(task["kind"], task["facts"]) if task.get("kind") in KINDS else None
-
-
-def _played(kind: str, facts: Mapping[str, Any]) -> Generator[Any, str, None]:
-    answer = yield from KINDS[kind].solve(facts)
-    yield f"<answer>{answer}</answer>"
+        return answered(KINDS[task["kind"]].solve(task["facts"])) if task.get("kind") in KINDS else None
 
 
 def _open(corpus: str | Index, keys: Sequence[str], url: str | None) -> Articles:

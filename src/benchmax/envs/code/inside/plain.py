@@ -92,8 +92,6 @@ def _made(kind: str, inner: Any, depth: int) -> Any:
         raise NotPlain("no items")
     if kind == "dict":
         return {decode(key, depth + 1): decode(each, depth + 1) for key, each in inner}
-    return _COLLECTIONS[kind](decode(each, depth + 1) for each in inner) if kind in _COLLECTIONS else _unknown()
-
-
-def _unknown() -> Any:
-    raise NotPlain("no value")
+    if kind not in _COLLECTIONS:
+        raise NotPlain("no value")
+    return _COLLECTIONS[kind](decode(each, depth + 1) for each in inner)

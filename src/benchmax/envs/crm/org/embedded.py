@@ -12,11 +12,12 @@ import threading
 import weakref
 from collections.abc import Mapping, Sequence
 from datetime import date
+from functools import lru_cache
 
 from benchmax import limits
 from benchmax.envs.crm.company import company_of
 from benchmax.envs.crm.org.base import QueryError, Row, without_empty_columns
-from benchmax.envs.crm.org.schema import OBJECTS, Field, SObject, Type
+from benchmax.envs.crm.org.schema import OBJECTS, Field, SObject, Type, find_object
 from benchmax.envs.crm.soql.parser import parse_soql
 from benchmax.envs.crm.soql.search import Search, Words, parse_sosl, words_of
 from benchmax.envs.crm.soql.sql import Compiled, compile_select
@@ -33,6 +34,8 @@ _COLUMNS = {
     Type.DATE: "TEXT",
     Type.DATETIME: "TEXT",
 }
+_ONE_AT_A_TIME = threading.Lock()
+"""So that rollouts that begin together make their company once."""
 _ANY_CASE = "TEXT COLLATE NOCASE"
 """As in Salesforce, texts are compared without regard to capitals; Ids are not."""
 
@@ -81,7 +84,8 @@ class EmbeddedOrg:
 
     def _found(self, search: Search, name: str) -> list[str]:
         """The Ids of an object's records that a search finds."""
-        target = next(each for each in OBJECTS.values() if each.name.lower() == name.lower())
+        target = find_object(name)
+        assert target is not None  # it was compiled before
         fields = [self._field_words(target, each) for each in target.fields if search.scope(each)]
         records = fields[0] if fields else ()
         return [record for record in records if search.matches([field[record] for field in fields])]
@@ -112,7 +116,13 @@ class EmbeddedOrg:
 
 
 def org_of(seed: int) -> EmbeddedOrg:
-    """The org of the company of a seed."""
+    """The org of the company of a seed; those asked for last are kept."""
+    with _ONE_AT_A_TIME:
+        return _made(seed)
+
+
+@lru_cache(maxsize=16)
+def _made(seed: int) -> EmbeddedOrg:
     company = company_of(seed)
     return EmbeddedOrg(company.tables, company.today)
 

@@ -5,8 +5,9 @@ As in Salesforce, AND and OR may be mixed only with brackets: what they would me
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from datetime import UTC, date, datetime
+from typing import TypeVar
 
 from benchmax import limits
 from benchmax.envs.crm.org.base import QueryError
@@ -32,6 +33,7 @@ _RESERVED = frozenset({*_CLAUSES, "AND", "OR", "NOT", "IN", "LIKE", "NULL", "TRU
 _UNCOVERED = frozenset({"FOR", "USING", "WITH", "ALL", "TYPEOF", "UPDATE"})
 _WHOLE_NUMBERS = range(-(2**63), 2**63)
 _NUMBER_CHARS = 40
+T = TypeVar("T")
 
 
 def parse_soql(query: str) -> Select:
@@ -122,11 +124,15 @@ class Parser:
         limit, offset = self.limit(), self.offset()
         return Select(fields, name, alias, where, group_by, having, order_by, limit, offset)
 
-    def fields(self) -> tuple[Selected, ...]:
-        found = [self._selected()]
+    def several(self, read: Callable[[], T]) -> tuple[T, ...]:
+        """What is read, and again after each comma."""
+        found = [read()]
         while self.accept_sign(","):
-            found.append(self._selected())
+            found.append(read())
         return tuple(found)
+
+    def fields(self) -> tuple[Selected, ...]:
+        return self.several(self._selected)
 
     def _selected(self) -> Selected:
         if self.next.is_sign("("):
@@ -157,19 +163,13 @@ class Parser:
         if not self.accept_word("GROUP"):
             return ()
         self.expect_word("BY")
-        found = [self.expression()]
-        while self.accept_sign(","):
-            found.append(self.expression())
-        return tuple(found)
+        return self.several(self.expression)
 
     def order_by(self) -> tuple[Ordering, ...]:
         if not self.accept_word("ORDER"):
             return ()
         self.expect_word("BY")
-        found = [self._ordering()]
-        while self.accept_sign(","):
-            found.append(self._ordering())
-        return tuple(found)
+        return self.several(self._ordering)
 
     def _ordering(self) -> Ordering:
         expression = self.expression()
@@ -234,13 +234,7 @@ class Parser:
 
     def _within(self) -> tuple[Literal, ...] | Select:
         self.expect_sign("(")
-        if self.next.is_word("SELECT"):
-            within: tuple[Literal, ...] | Select = self.select()
-        else:
-            found = [self._literal()]
-            while self.accept_sign(","):
-                found.append(self._literal())
-            within = tuple(found)
+        within = self.select() if self.next.is_word("SELECT") else self.several(self._literal)
         self.expect_sign(")")
         return within
 

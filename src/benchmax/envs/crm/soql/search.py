@@ -92,10 +92,7 @@ class _SearchParser(Parser):
     def returning(self) -> tuple[Select, ...]:
         if not self.accept_word("RETURNING"):
             return tuple(Select((Selected(Path(("Id",))),), name) for name in OBJECTS)
-        found = [self._returned()]
-        while self.accept_sign(","):
-            found.append(self._returned())
-        return tuple(found)
+        return self.several(self._returned)
 
     def _returned(self) -> Select:
         name = self.name(any_word=True)

@@ -1,4 +1,4 @@
-"""The words of a query: names, literals and signs, each with its place in the text."""
+"""The words of a query: names, literals and signs."""
 
 from __future__ import annotations
 
@@ -26,7 +26,6 @@ class Token(NamedTuple):
     kind: str
     """`word`, `string`, `number`, `date`, `datetime`, `sign` or `end`."""
     text: str
-    position: int
 
     def is_word(self, *words: str) -> bool:
         return self.kind == "word" and self.text.upper() in words
@@ -50,9 +49,9 @@ def tokens(query: str, start: int = 0) -> list[Token]:
         if match is None:
             raise _unreadable(query, position)
         if match.lastgroup != "space":
-            found.append(Token(str(match.lastgroup), match[0], position))
+            found.append(Token(str(match.lastgroup), match[0]))
         position = match.end()
-    return [*found, Token("end", "", len(query))]
+    return [*found, Token("end", "")]
 
 
 def _unreadable(query: str, position: int) -> QueryError:

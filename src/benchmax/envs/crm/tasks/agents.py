@@ -13,8 +13,9 @@ from benchmax.envs.crm.company import Company
 from benchmax.envs.crm.company.records import ASSIGNED
 from benchmax.envs.crm.company.words import ISSUES
 from benchmax.envs.crm.org.base import Row
-from benchmax.envs.crm.tasks.kinds import Drawn, Steps, call, kind, only
+from benchmax.envs.crm.tasks.kinds import Drawn, call, kind
 from benchmax.envs.crm.tasks.periods import Period, draw_period, find_dates
+from benchmax.envs.generated import Steps, only
 
 _LEAST_GAP = 1
 """Two averages, in seconds, must differ by more than this: tools round them."""

@@ -10,8 +10,9 @@ from typing import Any
 from benchmax.envs.crm.company import Company
 from benchmax.envs.crm.company.words import FAMILIES
 from benchmax.envs.crm.soql import quoting
-from benchmax.envs.crm.tasks.kinds import Drawn, Steps, call, kind, only
+from benchmax.envs.crm.tasks.kinds import Drawn, call, kind
 from benchmax.envs.crm.tasks.periods import draw_period, find_dates
+from benchmax.envs.generated import Steps, only
 
 
 def _draw_purchase(company: Company, rng: Random, hard: bool) -> Drawn | None:

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Generator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from random import Random
 from typing import Any, TypeAlias
 
 from benchmax.envs.crm.company import Company
+from benchmax.envs.generated import Steps
 
 EXACT, FUZZY = "exact_match", "fuzzy_match"
 NOTHING = "None"
@@ -16,8 +17,6 @@ NOTHING = "None"
 
 Call: TypeAlias = tuple[str, dict[str, Any]]
 Facts: TypeAlias = dict[str, Any]
-Steps: TypeAlias = Generator[Call, str, Any]
-"""Calls of tools, each of which its result comes back to; the value it returns is what they were for."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,35 +31,33 @@ class Drawn:
     metric: str = EXACT
 
 
+Draw: TypeAlias = Callable[[Company, Random, bool], Drawn | None]
+Solve: TypeAlias = Callable[[Mapping[str, Any]], Steps]
+
+
 @dataclass(frozen=True, slots=True)
 class Kind:
     """A kind of task."""
 
     name: str
-    draw: Callable[[Company, Random, bool], Drawn | None]
+    draw: Draw
     """A task of a company, a hard one where the flag says so; None when what was drawn has no single answer."""
-    solve: Callable[[Mapping[str, Any]], Steps]
+    solve: Solve
     """The calls that lead from the facts to the answer, which it returns as text."""
 
 
-@dataclass(slots=True)
-class Kinds:
-    """The table of kinds, filled by a decorator on their solutions."""
-
-    by_name: dict[str, Kind] = field(default_factory=dict)
-
-    def add(self, name: str, draw: Callable[[Company, Random, bool], Drawn | None]) -> Callable[[Any], Any]:
-        def added(solve: Callable[[Mapping[str, Any]], Steps]) -> Callable[[Mapping[str, Any]], Steps]:
-            self.by_name[name] = Kind(name, draw, solve)
-            return solve
-
-        return added
-
-
-_KINDS = Kinds()
-kind = _KINDS.add
-KINDS = _KINDS.by_name
+KINDS: dict[str, Kind] = {}
 """Every kind by its name."""
+
+
+def kind(name: str, draw: Draw) -> Callable[[Solve], Solve]:
+    """Add a kind to the table: how it is drawn, and, as what is decorated, how it is solved."""
+
+    def added(solve: Solve) -> Solve:
+        KINDS[name] = Kind(name, draw, solve)
+        return solve
+
+    return added
 
 
 def call(tool: str, **arguments: Any) -> Generator[Call, str, Any]:
@@ -70,10 +67,3 @@ def call(tool: str, **arguments: Any) -> Generator[Call, str, Any]:
         return json.loads(text)
     except ValueError:
         return text
-
-
-def only(values: Mapping[str, float], best: Callable[..., float] = max) -> str | None:
-    """The one key with the largest (or smallest) value; None when there are several or none."""
-    top = best(values.values(), default=None)
-    found = [name for name, value in values.items() if value == top]
-    return found[0] if len(found) == 1 else None

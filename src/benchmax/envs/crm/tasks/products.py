@@ -10,8 +10,9 @@ from typing import Any
 
 from benchmax.envs.crm.company import Company
 from benchmax.envs.crm.org.base import Row
-from benchmax.envs.crm.tasks.kinds import Drawn, Steps, call, kind, only
+from benchmax.envs.crm.tasks.kinds import Drawn, call, kind
 from benchmax.envs.crm.tasks.periods import Period, a_year, draw_period, find_dates
+from benchmax.envs.generated import Steps, only
 
 
 def _cases_about(company: Company, product: str, period: Period) -> Iterator[Row]:

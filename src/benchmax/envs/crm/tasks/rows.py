@@ -10,7 +10,9 @@ from typing import Any
 
 from benchmax.envs.crm.company import Company, company_of
 from benchmax.envs.crm.tasks import agents, customers, knowledge, products
-from benchmax.envs.crm.tasks.kinds import KINDS, Drawn, Kind
+from benchmax.envs.crm.tasks.kinds import KINDS, Drawn
+from benchmax.envs.crm.tools import TOOLS
+from benchmax.envs.generated import different
 
 __all__ = ["DEFAULT_LEVEL", "LEVELS", "Level", "agents", "customers", "knowledge", "make_rows", "products"]
 
@@ -23,10 +25,10 @@ _TRIES = 400
 
 @dataclass(frozen=True, slots=True)
 class Level:
-    """What is asked, and which tools are listed for it; all of them when none are named."""
+    """What is asked, and which tools are listed for it."""
 
     kinds: tuple[str, ...]
-    tools: tuple[str, ...] = ()
+    tools: tuple[str, ...]
     hard: bool = False
 
 
@@ -45,14 +47,14 @@ LEVELS = {
             "search_knowledge_articles", "search_products",
         ),
     ),
-    "reports": Level(tuple(KINDS), hard=True),
+    "reports": Level(tuple(KINDS), tuple(TOOLS), hard=True),
 }  # fmt: skip
 """From one short call to eight long ones."""
 
 
-def make_rows(level: str = DEFAULT_LEVEL, *, rows: int = ROWS, seed: int = 0) -> list[dict[str, Any]]:
+def make_rows(level: str = DEFAULT_LEVEL, *, rows: int | None = ROWS, seed: int = 0) -> list[dict[str, Any]]:
     """The first `rows` rows of a level, about as many companies as it takes."""
-    found = list(islice(_all_rows(level, seed), rows))
+    found = list(islice(_all_rows(level, seed), ROWS if rows is None else rows))
     Random(f"benchmax crm order {seed}").shuffle(found)
     return found
 
@@ -62,31 +64,20 @@ def _all_rows(level: str, seed: int) -> Iterator[dict[str, Any]]:
         yield from _rows_of(company_of(number), level)
 
 
-def _rows_of(company: Company, level: str) -> Iterator[dict[str, Any]]:
+def _rows_of(company: Company, level: str) -> list[dict[str, Any]]:
     """Different tasks of one company, of all kinds in turn."""
     rng = Random(f"benchmax crm {level} {company.seed}")
-    asked: set[str] = set()
-    kinds = [KINDS[name] for name in LEVELS[level].kinds]
-    for number in range(ROWS_OF_A_COMPANY):
-        kind = kinds[number % len(kinds)]
-        drawn = _another(kind, company, rng, level, asked)
-        if drawn is not None:
-            asked.add(drawn.query)
-            yield _row(kind, drawn, company, level)
+
+    def row(kind: str) -> dict[str, Any] | None:
+        drawn = KINDS[kind].draw(company, rng, LEVELS[level].hard)
+        return None if drawn is None else _row(kind, drawn, company, level)
+
+    return different(LEVELS[level].kinds, row, lambda each: each["query"], ROWS_OF_A_COMPANY, _TRIES)
 
 
-def _another(kind: Kind, company: Company, rng: Random, level: str, asked: set[str]) -> Drawn | None:
-    """A task that was not asked yet; None when hardly any are left."""
-    for _ in range(_TRIES):
-        drawn = kind.draw(company, rng, LEVELS[level].hard)
-        if drawn is not None and drawn.query not in asked:
-            return drawn
-    return None
-
-
-def _row(kind: Kind, drawn: Drawn, company: Company, level: str) -> dict[str, Any]:
+def _row(kind: str, drawn: Drawn, company: Company, level: str) -> dict[str, Any]:
     return {
-        "task": kind.name,
+        "task": kind,
         "persona": f"You work for {company.name}.",
         "metadata": {"required": drawn.required},
         "query": drawn.query,

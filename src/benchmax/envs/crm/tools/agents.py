@@ -8,7 +8,16 @@ from typing import Any
 
 from benchmax.envs.crm.org.base import Org, Row
 from benchmax.envs.crm.soql import quoting
-from benchmax.envs.crm.tools.arguments import DATE, NUMBERS_BY_ID, TEXTS, read_span, record_text, rows_with, some
+from benchmax.envs.crm.tools.arguments import (
+    DATE,
+    NUMBERS_BY_ID,
+    TEXTS,
+    created_in,
+    read_span,
+    record_text,
+    rows_with,
+    some,
+)
 from benchmax.envs.crm.tools.registry import tool
 
 _ASSIGNED = "Field__c = 'Owner Assignment'"
@@ -27,11 +36,9 @@ async def get_non_transferred_case_ids(org: Org, start_date: str, end_date: str)
 
 @tool("How many cases were assigned to each agent from start_date to before end_date.", start_date=DATE, end_date=DATE)
 async def get_agent_handled_cases_by_period(org: Org, start_date: str, end_date: str) -> dict[str, int]:
-    start, end = read_span(start_date, end_date)
     rows = await org.soql(
         f"SELECT NewValue__c, COUNT_DISTINCT(CaseId__c) cases FROM CaseHistory__c WHERE {_ASSIGNED} "
-        f"AND CreatedDate >= {quoting.moment(start)} AND CreatedDate < {quoting.moment(end)} "
-        "AND NewValue__c != null GROUP BY NewValue__c"
+        f"AND {created_in(start_date, end_date)} AND NewValue__c != null GROUP BY NewValue__c"
     )
     return _counts(rows, "NewValue__c")
 
@@ -45,14 +52,12 @@ async def get_agent_handled_cases_by_period(org: Org, start_date: str, end_date:
 async def get_agent_transferred_cases_by_period(
     org: Org, start_date: str, end_date: str, qualified_agent_ids: Sequence[str] | None = None
 ) -> dict[str, int]:
-    start, end = read_span(start_date, end_date)
-    among = ""
+    created, among = created_in(start_date, end_date), ""
     if qualified_agent_ids is not None:
         among = f" AND OldValue__c IN {quoting.texts(some('qualified_agent_ids', qualified_agent_ids))}"
     rows = await org.soql(
         f"SELECT OldValue__c, COUNT_DISTINCT(CaseId__c) cases FROM CaseHistory__c WHERE {_ASSIGNED} "
-        f"AND CreatedDate >= {quoting.moment(start)} AND CreatedDate < {quoting.moment(end)} "
-        f"AND OldValue__c != null{among} GROUP BY OldValue__c"
+        f"AND {created} AND OldValue__c != null{among} GROUP BY OldValue__c"
     )
     return _counts(rows, "OldValue__c")
 

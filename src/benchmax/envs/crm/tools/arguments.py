@@ -31,17 +31,25 @@ def read_date(name: str, text: str) -> datetime:
         raise BadArgument(f"{name} must be written like 2021-05-01T00:00:00Z, not {text[:60]!r}.") from None
 
 
-def write_date(moment: datetime) -> str:
-    """A date as tools write and read it."""
-    return quoting.moment(moment)
-
-
 def read_span(start_date: str, end_date: str) -> tuple[datetime, datetime]:
     """Two dates, the first not after the second."""
     start, end = read_date("start_date", start_date), read_date("end_date", end_date)
     if start > end:
         raise BadArgument(f"start_date {start_date} is after end_date {end_date}.")
     return start, end
+
+
+def created_in(start_date: str, end_date: str) -> str:
+    """The condition of records that were created from a date to before another."""
+    start, end = read_span(start_date, end_date)
+    return f"CreatedDate >= {quoting.moment(start)} AND CreatedDate < {quoting.moment(end)}"
+
+
+def search_words(search_term: str) -> str:
+    """The words to find, for between the braces of FIND."""
+    if not any(map(str.isalnum, search_term)):
+        raise BadArgument(f"search_term needs a word to search for, not {search_term[:60]!r}.")
+    return quoting.search_words(search_term)
 
 
 def record_time(case: Mapping[str, Any], column: str) -> datetime:

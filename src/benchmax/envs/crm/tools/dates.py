@@ -6,8 +6,9 @@ import calendar
 from datetime import datetime, timedelta
 
 from benchmax.envs.crm.org.base import Org
+from benchmax.envs.crm.soql import quoting
 from benchmax.envs.crm.soql.calendar import add_months
-from benchmax.envs.crm.tools.arguments import DATE, read_date, write_date
+from benchmax.envs.crm.tools.arguments import DATE, read_date
 from benchmax.envs.crm.tools.registry import BadArgument, tool
 
 _MONTHS = {name: number for number, name in enumerate(calendar.month_name) if name}
@@ -30,7 +31,7 @@ PERIOD_NAMES = tuple(_SPANS)
 async def get_start_date(org: Org, end_date: str, period: str, interval_count: int) -> str:
     end = read_date("end_date", end_date)
     try:
-        return write_date(_before(end, period, interval_count))
+        return quoting.moment(_before(end, period, interval_count))
     except (ValueError, OverflowError):
         raise BadArgument(f"{interval_count} times a {period} before {end_date} is outside of the calendar.") from None
 
@@ -56,4 +57,4 @@ async def get_period(org: Org, period_name: str, year: int) -> dict[str, str]:
         end = datetime.combine(add_months(start.date(), span[1]), start.time())
     except ValueError:
         raise BadArgument(f"{period_name} {year} does not end within the calendar.") from None
-    return {"start_date": write_date(start), "end_date": write_date(end)}
+    return {"start_date": quoting.moment(start), "end_date": quoting.moment(end)}

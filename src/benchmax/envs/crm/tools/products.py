@@ -7,20 +7,13 @@ from datetime import date
 
 from benchmax.envs.crm.org.base import Org, Row
 from benchmax.envs.crm.soql import quoting
-from benchmax.envs.crm.tools.arguments import DATE, TEXT, TEXTS, read_date, read_span, some
+from benchmax.envs.crm.tools.arguments import DATE, TEXT, TEXTS, created_in, read_date, search_words, some
 from benchmax.envs.crm.tools.registry import BadArgument, tool
 
 
 @tool("Products whose name or description has all these words.", search_term=TEXT)
 async def search_products(org: Org, search_term: str) -> list[Row]:
     return await org.sosl(f"FIND {{{search_words(search_term)}}} RETURNING Product2(Id, Name, Description)")
-
-
-def search_words(search_term: str) -> str:
-    """The words to find, for between the braces of FIND."""
-    if not any(map(str.isalnum, search_term)):
-        raise BadArgument(f"search_term needs a word to search for, not {search_term[:60]!r}.")
-    return quoting.search_words(search_term)
 
 
 @tool("The account that a contact belongs to; null when there is none.", contact_id=TEXT)
@@ -71,11 +64,9 @@ async def get_issues(org: Org) -> list[Row]:
     order_item_ids=TEXTS,
 )
 async def get_issue_counts(org: Org, start_date: str, end_date: str, order_item_ids: Sequence[str]) -> dict[str, int]:
-    start, end = read_span(start_date, end_date)
-    items = some("order_item_ids", order_item_ids)
+    created, items = created_in(start_date, end_date), some("order_item_ids", order_item_ids)
     rows = await org.soql(
-        f"SELECT IssueId__c, COUNT(Id) cases FROM Case WHERE CreatedDate >= {quoting.moment(start)} "
-        f"AND CreatedDate < {quoting.moment(end)} AND OrderItemId__c IN {quoting.texts(items)} "
+        f"SELECT IssueId__c, COUNT(Id) cases FROM Case WHERE {created} AND OrderItemId__c IN {quoting.texts(items)} "
         "AND IssueId__c != null GROUP BY IssueId__c ORDER BY COUNT(Id) DESC"
     )
     return {row["IssueId__c"]: int(row["cases"]) for row in rows}

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from benchmax.envs.crm.org.base import Org, QueryError, Row
-from benchmax.envs.crm.tools.arguments import TEXT
-from benchmax.envs.crm.tools.products import search_words
+from benchmax.envs.crm.tools.arguments import TEXT, search_words
 from benchmax.envs.crm.tools.registry import tool
 
 

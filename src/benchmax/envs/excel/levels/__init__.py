@@ -5,6 +5,6 @@
 `rows.py` lists the levels and makes their rows, `task.py` says what a task is; the other modules make them.
 """
 
-from benchmax.envs.excel.levels.rows import DEFAULT_LEVEL, LEVELS, ROWS, Level, level_named, make_rows, tools_of
+from benchmax.envs.excel.levels.rows import DEFAULT_LEVEL, LEVELS, ROWS, Level, make_rows
 
-__all__ = ["DEFAULT_LEVEL", "LEVELS", "ROWS", "Level", "level_named", "make_rows", "tools_of"]
+__all__ = ["DEFAULT_LEVEL", "LEVELS", "ROWS", "Level", "make_rows"]

@@ -3,20 +3,17 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from functools import partial
 from statistics import fmean
 from typing import Any, TypeAlias
 
-from benchmax.envs.excel.levels.cases import Answer, Inputs, Sheets
-from benchmax.envs.excel.levels.formulas import SHEET
-from benchmax.envs.excel.levels.task import Task, formula_task, table
+from benchmax.envs.excel.levels.task import SHEET, Task, cell_task, column_task, table
+from benchmax.envs.excel.levels.telling_inputs import Inputs, Sheets
 from benchmax.envs.excel.levels.words import REGIONS, items
 
 HEADER = ("Item", "Region", "Units", "Price")
 Row: TypeAlias = tuple[str, str, int, int]
-Compute: TypeAlias = Callable[[Row, Sequence[Row]], Any]
-"""What a cell holds, from its row and all rows."""
 
 
 def _orders(count: int, extra: Callable[[random.Random, list[list[Any]]], dict[str, Any]] | None = None) -> Inputs:
@@ -50,44 +47,23 @@ def _aimed(count: int, region: str | None = None, units: int | None = None) -> I
     return aimed
 
 
-def _rows(sheets: Sheets, count: int) -> dict[int, Row]:
-    """The orders that are there, by the numbers of their rows."""
+def _rows(sheets: Sheets, count: int) -> list[Row]:
+    """The orders that are there."""
     cells = sheets[SHEET]
     there = [n for n in range(2, count + 2) if f"A{n}" in cells]
-    return {n: (cells[f"A{n}"], cells[f"B{n}"], cells[f"C{n}"], cells[f"D{n}"]) for n in there}
-
-
-def _one(
-    draw: random.Random,
-    instruction: str,
-    formula: str,
-    compute: Callable[[Sheets], Any],
-    target: str,
-    inputs: Inputs,
-    *,
-    aimed: Inputs | None = None,
-    rival: Callable[[Sheets], Any] | None = None,
-) -> Task:
-    """A task of one cell."""
-
-    def in_target(value: Callable[[Sheets], Any]) -> Answer:
-        return lambda sheets: {SHEET: {target: value(sheets)}}
-
-    call = ("set_cell", {"cell": target, "value": formula})
-    rivals = [] if rival is None else [in_target(rival)]
-    return formula_task(draw, instruction, inputs, in_target(compute), [call], target, aimed=aimed, rivals=rivals)
+    return [(cells[f"A{n}"], cells[f"B{n}"], cells[f"C{n}"], cells[f"D{n}"]) for n in there]
 
 
 def total_of_region(draw: random.Random) -> Task:
     count, region, target = draw.randint(6, 8), draw.choice(REGIONS), f"F{draw.randint(1, 9)}"
     last = count + 1
-    return _one(
+    return cell_task(
         draw,
         f"Put the total Units of all orders from the {region} in {target}.",
-        f'=SUMIF(B2:B{last},"{region}",C2:C{last})',
-        lambda sheets: sum(units for _, where, units, _ in _rows(sheets, count).values() if where == region),
-        target,
         _orders(count),
+        lambda sheets: sum(units for _, where, units, _ in _rows(sheets, count) if where == region),
+        f'=SUMIF(B2:B{last},"{region}",C2:C{last})',
+        target,
         aimed=_aimed(count, region),
     )
 
@@ -95,28 +71,28 @@ def total_of_region(draw: random.Random) -> Task:
 def average_of_region(draw: random.Random) -> Task:
     count, region, target = draw.randint(6, 8), draw.choice(REGIONS), f"F{draw.randint(1, 9)}"
     last = count + 1
-    return _one(
+    return cell_task(
         draw,
         f"Put the average Price of all orders from the {region} in {target}.",
-        f'=AVERAGEIF(B2:B{last},"{region}",D2:D{last})',
-        lambda sheets: fmean(price for _, where, _, price in _rows(sheets, count).values() if where == region),
-        target,
         _orders(count),
+        lambda sheets: fmean(price for _, where, _, price in _rows(sheets, count) if where == region),
+        f'=AVERAGEIF(B2:B{last},"{region}",D2:D{last})',
+        target,
         aimed=_aimed(count, region),
     )
 
 
 def orders_over(draw: random.Random) -> Task:
     count, least, target = draw.randint(6, 8), draw.randint(20, 70), f"F{draw.randint(1, 9)}"
-    return _one(
+    return cell_task(
         draw,
         f"Put the number of orders with more than {least} Units in {target}.",
-        f'=COUNTIF(C2:C{count + 1},">{least}")',
-        lambda sheets: sum(units > least for _, _, units, _ in _rows(sheets, count).values()),
-        target,
         _orders(count),
+        lambda sheets: sum(units > least for _, _, units, _ in _rows(sheets, count)),
+        f'=COUNTIF(C2:C{count + 1},">{least}")',
+        target,
         aimed=_aimed(count, units=least),
-        rival=lambda sheets: sum(units >= least for _, _, units, _ in _rows(sheets, count).values()),
+        rivals=[lambda sheets: sum(units >= least for _, _, units, _ in _rows(sheets, count))],
     )
 
 
@@ -125,17 +101,17 @@ def total_with_two_conditions(draw: random.Random) -> Task:
     last = count + 1
 
     def total(fits: Callable[[int], bool], sheets: Sheets) -> int:
-        return sum(p for _, where, units, p in _rows(sheets, count).values() if where == region and fits(units))
+        return sum(price for _, where, units, price in _rows(sheets, count) if where == region and fits(units))
 
-    return _one(
+    return cell_task(
         draw,
         f"Put the total Price of all orders from the {region} with at most {most} Units in {target}.",
-        f'=SUMIFS(D2:D{last},B2:B{last},"{region}",C2:C{last},"<={most}")',
-        partial(total, lambda units: units <= most),
-        target,
         _orders(count),
+        partial(total, lambda units: units <= most),
+        f'=SUMIFS(D2:D{last},B2:B{last},"{region}",C2:C{last},"<={most}")',
+        target,
         aimed=_aimed(count, region, most),
-        rival=partial(total, lambda units: units < most),
+        rivals=[partial(total, lambda units: units < most)],
     )
 
 
@@ -146,13 +122,13 @@ def price_of_item(draw: random.Random) -> Task:
     def asked(source: random.Random, rows: list[list[Any]]) -> dict[str, Any]:
         return {"F1": source.choice(rows)[0]}
 
-    return _one(
+    return cell_task(
         draw,
         f"F1 holds the name of an item. Put its Price in {target}.",
-        f"=VLOOKUP(F1,A2:D{count + 1},4,FALSE)",
-        lambda sheets: next(row[3] for row in _rows(sheets, count).values() if row[0] == sheets[SHEET]["F1"]),
-        target,
         _orders(count, asked),
+        lambda sheets: next(row[3] for row in _rows(sheets, count) if row[0] == sheets[SHEET]["F1"]),
+        f"=VLOOKUP(F1,A2:D{count + 1},4,FALSE)",
+        target,
     )
 
 
@@ -163,79 +139,63 @@ def best_item(draw: random.Random) -> Task:
         units = source.sample(range(2, 99), count)
         return {f"C{n}": value for n, value in enumerate(units, 2)}
 
-    return _one(
+    return cell_task(
         draw,
         f"Put the Item with the most Units in {target}.",
-        f"=INDEX(A2:A{count + 1},MATCH(MAX(C2:C{count + 1}),C2:C{count + 1},0))",
-        lambda sheets: max(_rows(sheets, count).values(), key=lambda row: row[2])[0],
-        target,
         _orders(count, different),
+        lambda sheets: max(_rows(sheets, count), key=lambda row: row[2])[0],
+        f"=INDEX(A2:A{count + 1},MATCH(MAX(C2:C{count + 1}),C2:C{count + 1},0))",
+        target,
     )
 
 
-def _filled(
-    draw: random.Random,
-    count: int,
-    instruction: str,
-    formula: str,
-    compute: Compute,
-    *,
-    aimed: Inputs | None = None,
-    rival: Compute | None = None,
-) -> Task:
-    """A task of a whole column E."""
-    area = f"E2:E{count + 1}"
-
-    def filled(each: Compute, sheets: Sheets) -> Sheets:
-        rows = _rows(sheets, count)
-        return {SHEET: {f"E{n}": each(row, list(rows.values())) for n, row in rows.items()}}
-
-    call = ("fill_cells", {"range": area, "value": formula})
-    rivals = [] if rival is None else [partial(filled, rival)]
-    return formula_task(
-        draw,
-        instruction.format(area=area),
-        _orders(count),
-        partial(filled, compute),
-        [call],
-        area,
-        aimed=aimed,
-        rivals=rivals,
-    )
+def _units(sheets: Sheets, row: int) -> Any:
+    return sheets[SHEET][f"C{row}"]
 
 
 def high_or_low(draw: random.Random) -> Task:
     count, least = draw.randint(6, 8), draw.randint(20, 70)
-    return _filled(
+    area = f"E2:E{count + 1}"
+    return column_task(
         draw,
-        count,
-        f"Fill {{area}} with high where Units are more than {least}, and with low elsewhere.",
+        f"Fill {area} with high where Units are more than {least}, and with low elsewhere.",
+        _orders(count),
+        lambda sheets, row: "high" if _units(sheets, row) > least else "low",
         f'=IF(C2>{least},"high","low")',
-        lambda row, rows: "high" if row[2] > least else "low",
+        area,
         aimed=_aimed(count, units=least),
-        rival=lambda row, rows: "high" if row[2] >= least else "low",
+        rivals=[lambda sheets, row: "high" if _units(sheets, row) >= least else "low"],
     )
 
 
 def rank(draw: random.Random) -> Task:
     count = draw.randint(6, 8)
-    return _filled(
+    area = f"E2:E{count + 1}"
+    return column_task(
         draw,
-        count,
-        "Fill {area} with the rank of the Units of each row; the most Units have rank 1.",
+        f"Fill {area} with the rank of the Units of each row; the most Units have rank 1.",
+        _orders(count),
+        lambda sheets, row: 1 + sum(other[2] > _units(sheets, row) for other in _rows(sheets, count)),
         f"=RANK(C2,C$2:C${count + 1})",
-        lambda row, rows: 1 + sum(other[2] > row[2] for other in rows),
+        area,
     )
 
 
 def discount(draw: random.Random) -> Task:
     count, least, percent = draw.randint(6, 8), draw.randint(20, 70), draw.choice((5, 10, 20, 25))
-    return _filled(
+    area = f"E2:E{count + 1}"
+
+    def paid(fits: Callable[[int], bool], sheets: Sheets, row: int) -> Any:
+        units, price = _units(sheets, row), sheets[SHEET][f"D{row}"]
+        return units * price * (1 - percent / 100 if fits(units) else 1)
+
+    return column_task(
         draw,
-        count,
-        f"Fill {{area}} with Units times Price of each row, less {percent}% where Units are at least {least}.",
+        f"Fill {area} with Units times Price of each row, less {percent}% where Units are at least {least}.",
+        _orders(count),
+        partial(paid, lambda units: units >= least),
         f"=C2*D2*IF(C2>={least},1-{percent}%,1)",
-        lambda row, rows: row[2] * row[3] * (1 - percent / 100 if row[2] >= least else 1),
+        area,
         aimed=_aimed(count, units=least),
-        rival=lambda row, rows: row[2] * row[3] * (1 - percent / 100 if row[2] > least else 1),
+        rivals=[partial(paid, lambda units: units > least)],
     )

@@ -6,11 +6,10 @@ import random
 from collections.abc import Callable, Sequence
 from statistics import fmean
 
-from benchmax.envs.excel.levels.cases import Sheets
-from benchmax.envs.excel.levels.task import Task, formula_task
+from benchmax.envs.excel.levels.task import SHEET, Task, cell_task
+from benchmax.envs.excel.levels.telling_inputs import Sheets
 from benchmax.envs.excel.workbooks.ranges import cell_name
 
-SHEET = "Sheet1"
 AGGREGATES: dict[str, tuple[str, Callable[[Sequence[float]], float]]] = {
     "sum": ("SUM", sum),
     "largest": ("MAX", max),
@@ -30,12 +29,12 @@ def aggregate(draw: random.Random) -> Task:
     function, compute = AGGREGATES[word]
     names, target = _places(draw)
     area = f"{names[0]}:{names[-1]}"
-    return formula_task(
+    return cell_task(
         draw,
         f"Put the {word} of {area} in {target}.",
         lambda source: _numbers(source, names),
-        lambda sheets: {SHEET: {target: compute([sheets[SHEET][name] for name in names if name in sheets[SHEET]])}},
-        [("set_cell", {"cell": target, "value": f"={function}({area})"})],
+        lambda sheets: compute([sheets[SHEET][name] for name in names if name in sheets[SHEET]]),
+        f"={function}({area})",
         target,
     )
 
@@ -46,12 +45,12 @@ def two_cells(draw: random.Random) -> Task:
     sign, compute = SIGNS[word]
     names, target = _places(draw)
     a, b = draw.sample(names, 2)
-    return formula_task(
+    return cell_task(
         draw,
         f"Put {a} {word} {b} in {target}.",
         lambda source: _numbers(source, names),
-        lambda sheets: {SHEET: {target: compute(sheets[SHEET][a], sheets[SHEET][b])}},
-        [("set_cell", {"cell": target, "value": f"={a}{sign}{b}"})],
+        lambda sheets: compute(sheets[SHEET][a], sheets[SHEET][b]),
+        f"={a}{sign}{b}",
         target,
     )
 

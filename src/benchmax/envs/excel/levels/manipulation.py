@@ -11,8 +11,8 @@ import random
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from benchmax.envs.excel.levels.cases import Sheets
 from benchmax.envs.excel.levels.task import Task, table
+from benchmax.envs.excel.levels.telling_inputs import Sheets
 from benchmax.envs.excel.levels.words import FIRST, ITEMS, LAST, REGIONS, date, day, items
 from benchmax.envs.excel.workbooks.ranges import cell_name
 

@@ -9,9 +9,9 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any
 
-from benchmax.envs.excel.levels.cases import Sheets
-from benchmax.envs.excel.levels.task import Task, formula_task, table
-from benchmax.envs.excel.levels.words import FIRST, ITEMS, LAST, MONTHS, date, day
+from benchmax.envs.excel.levels.task import Task, cell_task, column_task, formula_task, table
+from benchmax.envs.excel.levels.telling_inputs import Sheets
+from benchmax.envs.excel.levels.words import FIRST, ITEMS, LAST, date, day
 from benchmax.envs.excel.workbooks.values import from_serial, number_of
 
 _ORDERS = ("Item", "Date", "Amount")
@@ -37,20 +37,21 @@ def total_of_month(draw: random.Random) -> Task:
 
     def sheets_of(source: random.Random, days: list[datetime.date]) -> Sheets:
         rows = [[source.choice(ITEMS), date(each), source.randint(10, 900)] for each in days]
-        return {"Orders": table([_ORDERS, *rows]), "Report": {"A1": "Month", "B1": "Total", "A2": MONTHS[month - 1]}}
+        report = {"A1": "Month", "B1": "Total", "A2": calendar.month_name[month]}
+        return {"Orders": table([_ORDERS, *rows]), "Report": report}
 
-    def total(wanted: Callable[[datetime.date], bool], sheets: Sheets) -> Sheets:
+    def total(wanted: Callable[[datetime.date], bool], sheets: Sheets) -> int:
         cells = sheets["Orders"]
         days = {n: _day_of(cells[f"B{n}"]) for n in range(2, last + 1) if f"B{n}" in cells}
-        return {"Report": {"B2": sum(cells[f"C{n}"] for n, each in days.items() if wanted(each))}}
+        return sum(cells[f"C{n}"] for n, each in days.items() if wanted(each))
 
     between = f'Orders!B2:B{last},">="&DATE(2024,{month},1),Orders!B2:B{last},"<"&DATE(2024,{month + 1},1)'
-    return formula_task(
+    return cell_task(
         draw,
-        f"Put the total Amount of the orders of {MONTHS[month - 1]} 2024 in cell B2 of the sheet Report.",
+        f"Put the total Amount of the orders of {calendar.month_name[month]} 2024 in cell B2 of the sheet Report.",
         inputs,
         partial(total, lambda each: each.month == month),
-        [("set_cell", {"cell": "Report!B2", "value": f"=SUMIFS(Orders!C2:C{last},{between})"})],
+        f"=SUMIFS(Orders!C2:C{last},{between})",
         "Report!B2",
         aimed=at_the_ends,
         rivals=[partial(total, lambda each: first < each < after), partial(total, lambda each: first <= each <= after)],
@@ -60,7 +61,7 @@ def total_of_month(draw: random.Random) -> Task:
 def price_from_other_sheet(draw: random.Random) -> Task:
     """Some items have no price."""
     count, known = draw.randint(4, 6), 5
-    last, area = count + 1, f"Orders!C2:C{count + 1}"
+    area = f"Orders!C2:C{count + 1}"
 
     def inputs(source: random.Random) -> Sheets:
         names = source.sample(ITEMS, known + 1)
@@ -70,23 +71,20 @@ def price_from_other_sheet(draw: random.Random) -> Task:
         orders = [[name, source.randint(2, 20)] for name in asked]
         return {"Orders": table([("Item", "Units"), *orders]), "Prices": table([("Item", "Price"), *prices])}
 
-    def answer(sheets: Sheets) -> Sheets:
+    def worth(sheets: Sheets, row: int) -> Any:
         orders, prices = sheets["Orders"], sheets["Prices"]
         price = {prices[f"A{n}"]: prices[f"B{n}"] for n in range(2, known + 2) if f"A{n}" in prices}
-        worth = {
-            n: orders[f"B{n}"] * price[orders[f"A{n}"]] if orders[f"A{n}"] in price else "none"
-            for n in range(2, last + 1)
-        }
-        return {"Orders": {f"C{n}": value for n, value in worth.items()}}
+        item, units = orders[f"A{row}"], orders[f"B{row}"]
+        return units * price[item] if item in price else "none"
 
-    formula = f'=IFERROR(B2*VLOOKUP(A2,Prices!A$2:B${known + 1},2,FALSE),"none")'
-    return formula_task(
+    return column_task(
         draw,
         f"Fill {area} with Units times the item's Price on the sheet Prices, or none for items without a price.",
         inputs,
-        answer,
-        [("fill_cells", {"range": area, "value": formula})],
+        worth,
+        f'=IFERROR(B2*VLOOKUP(A2,Prices!A$2:B${known + 1},2,FALSE),"none")',
         area,
+        sheet="Orders",
     )
 
 
@@ -101,18 +99,14 @@ def _dated_rows(count: int) -> Any:
 def due_date(draw: random.Random) -> Task:
     count, days = draw.randint(4, 6), draw.choice((7, 10, 14, 30, 45, 60))
     area = f"D2:D{count + 1}"
-    return formula_task(
+    return column_task(
         draw,
         f"Fill {area} with the date {days} days after the Date of each row.",
         _dated_rows(count),
-        lambda sheets: {
-            "Orders": {
-                f"D{n}": date(_day_of(sheets["Orders"][f"B{n}"]) + datetime.timedelta(days))
-                for n in range(2, count + 2)
-            }
-        },
-        [("fill_cells", {"range": area, "value": f"=B2+{days}"})],
+        lambda sheets, row: date(_day_of(sheets["Orders"][f"B{row}"]) + datetime.timedelta(days)),
+        f"=B2+{days}",
         area,
+        sheet="Orders",
     )
 
 
@@ -120,17 +114,18 @@ def end_of_month(draw: random.Random) -> Task:
     count = draw.randint(4, 6)
     area = f"D2:D{count + 1}"
 
-    def last_day(value: Any) -> datetime.date:
-        at = _day_of(value)
-        return at.replace(day=calendar.monthrange(at.year, at.month)[1])
+    def last_day(sheets: Sheets, row: int) -> dict[str, Any]:
+        at = _day_of(sheets["Orders"][f"B{row}"])
+        return date(at.replace(day=calendar.monthrange(at.year, at.month)[1]))
 
-    return formula_task(
+    return column_task(
         draw,
         f"Fill {area} with the last day of the month of each Date.",
         _dated_rows(count),
-        lambda sheets: {"Orders": {f"D{n}": date(last_day(sheets["Orders"][f"B{n}"])) for n in range(2, count + 2)}},
-        [("fill_cells", {"range": area, "value": "=EOMONTH(B2,0)"})],
+        last_day,
+        "=EOMONTH(B2,0)",
         area,
+        sheet="Orders",
     )
 
 
@@ -186,17 +181,14 @@ def names(draw: random.Random) -> Task:
         if short
         else "Last, a comma, a space and First"
     )
-    return formula_task(
+    return column_task(
         draw,
         f"Fill {area} with {asked}, as in {joined('Mary', 'Poole')}.",
         inputs,
-        lambda sheets: {
-            "People": {
-                f"C{n}": joined(sheets["People"][f"A{n}"], sheets["People"][f"B{n}"]) for n in range(2, count + 2)
-            }
-        },
-        [("fill_cells", {"range": area, "value": '=LEFT(A2,1)&". "&UPPER(B2)' if short else '=B2&", "&A2'})],
+        lambda sheets, row: joined(sheets["People"][f"A{row}"], sheets["People"][f"B{row}"]),
+        '=LEFT(A2,1)&". "&UPPER(B2)' if short else '=B2&", "&A2',
         area,
+        sheet="People",
     )
 
 

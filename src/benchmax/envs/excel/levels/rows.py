@@ -9,9 +9,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from benchmax.envs.excel.levels import conditions, formulas, manipulation, reports, tables
-from benchmax.envs.excel.levels.task import MakeTask
-from benchmax.envs.excel.tools import TOOLS
-from benchmax.errors import EnvDefinitionError
+from benchmax.envs.excel.levels.task import MakeTask, Task
+from benchmax.envs.generated import different
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,23 +56,13 @@ DEFAULT_LEVEL = "formulas"
 ROWS = 1_000
 
 
-def level_named(name: str) -> Level:
-    if name not in LEVELS:
-        raise EnvDefinitionError(f"There is no level {name!r}. The levels are: {', '.join(LEVELS)}.")
-    return LEVELS[name]
-
-
-def tools_of(level: str) -> Sequence[str]:
-    """The tools that a level lists."""
-    return level_named(level).tools or tuple(TOOLS)
-
-
 def make_rows(level: str = DEFAULT_LEVEL, *, rows: int | None = ROWS, seed: int = 0) -> list[dict[str, Any]]:
     """Different tasks of a level, the same for the same seed."""
     draw = random.Random(f"{level} {seed}")
-    makers = level_named(level).makers
-    found: dict[str, dict[str, Any]] = {}
-    while len(found) < (ROWS if rows is None else rows):
-        row = makers[len(found) % len(makers)](draw).as_row(level)
-        found.setdefault(json.dumps([row["instruction"], row["sheets"]]), row)
-    return list(found.values())
+    wanted = ROWS if rows is None else rows
+    tasks = different(LEVELS[level].makers, lambda make: make(draw), _asked, wanted)
+    return [task.as_row(level) for task in tasks]
+
+
+def _asked(task: Task) -> str:
+    return json.dumps([task.instruction, task.sheets])

@@ -6,9 +6,9 @@ import random
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from benchmax.envs.excel.levels.cases import Sheets
-from benchmax.envs.excel.levels.formulas import AGGREGATES, SHEET, SIGNS
-from benchmax.envs.excel.levels.task import Task, formula_task, table
+from benchmax.envs.excel.levels.formulas import AGGREGATES, SIGNS
+from benchmax.envs.excel.levels.task import SHEET, Task, cell_task, column_task, formula_task, table
+from benchmax.envs.excel.levels.telling_inputs import Sheets
 from benchmax.envs.excel.levels.words import items
 
 HEADER = ("Item", "Price", "Units", "Stock")
@@ -25,9 +25,9 @@ def stock_list(names: Sequence[str]) -> Callable[[random.Random], Sheets]:
     return inputs
 
 
-def column(sheets: Sheets, letter: str, count: int, sheet: str = SHEET) -> list[Any]:
+def column(sheets: Sheets, letter: str, count: int) -> list[Any]:
     """The values below a header."""
-    return [sheets[sheet].get(f"{letter}{row}") for row in range(2, count + 2)]
+    return [sheets[SHEET].get(f"{letter}{row}") for row in range(2, count + 2)]
 
 
 def column_total(draw: random.Random) -> Task:
@@ -35,15 +35,12 @@ def column_total(draw: random.Random) -> Task:
     function, compute = AGGREGATES[word]
     letter, last, target = _COLUMNS[head], len(names) + 1, f"{draw.choice('BCDF')}{len(names) + draw.randint(3, 5)}"
 
-    def numbers(sheets: Sheets) -> list[float]:
-        return [each for each in column(sheets, letter, len(names)) if each is not None]
-
-    return formula_task(
+    return cell_task(
         draw,
         f"Put the {word} of the {head} column in {target}.",
         stock_list(names),
-        lambda sheets: {SHEET: {target: compute(numbers(sheets))}},
-        [("set_cell", {"cell": target, "value": f"={function}({letter}2:{letter}{last})"})],
+        lambda sheets: compute([each for each in column(sheets, letter, len(names)) if each is not None]),
+        f"={function}({letter}2:{letter}{last})",
         target,
     )
 
@@ -53,17 +50,12 @@ def new_column(draw: random.Random) -> Task:
     sign, compute = SIGNS[word]
     (one, a), (other, b) = draw.sample(list(_COLUMNS.items()), 2)
     area = f"E2:E{len(names) + 1}"
-    return formula_task(
+    return column_task(
         draw,
         f"Fill {area} with {one} {word} {other} of each row.",
         stock_list(names),
-        lambda sheets: {
-            SHEET: {
-                f"E{row}": compute(sheets[SHEET][f"{a}{row}"], sheets[SHEET][f"{b}{row}"])
-                for row in range(2, len(names) + 2)
-            }
-        },
-        [("fill_cells", {"range": area, "value": f"={a}2{sign}{b}2"})],
+        lambda sheets, row: compute(sheets[SHEET][f"{a}{row}"], sheets[SHEET][f"{b}{row}"]),
+        f"={a}2{sign}{b}2",
         area,
     )
 
@@ -72,17 +64,12 @@ def share_of_total(draw: random.Random) -> Task:
     names, (head, letter) = items(draw, draw.randint(4, 6)), draw.choice(list(_COLUMNS.items()))
     last = len(names) + 1
     area = f"E2:E{last}"
-
-    def answer(sheets: Sheets) -> Sheets:
-        values = column(sheets, letter, len(names))
-        return {SHEET: {f"E{row}": value / sum(values) for row, value in enumerate(values, 2)}}
-
-    return formula_task(
+    return column_task(
         draw,
         f"Fill {area} with the {head} of each row as a share of the sum of all {head}.",
         stock_list(names),
-        answer,
-        [("fill_cells", {"range": area, "value": f"={letter}2/SUM({letter}$2:{letter}${last})"})],
+        lambda sheets, row: sheets[SHEET][f"{letter}{row}"] / sum(column(sheets, letter, len(names))),
+        f"={letter}2/SUM({letter}$2:{letter}${last})",
         area,
     )
 
@@ -92,12 +79,12 @@ def one_of_the_items(draw: random.Random) -> Task:
     sign, compute = SIGNS[word]
     (one, other), (head, letter) = draw.sample(range(len(names)), 2), draw.choice(list(_COLUMNS.items()))
     a, b, target = f"{letter}{one + 2}", f"{letter}{other + 2}", f"F{draw.randint(1, 9)}"
-    return formula_task(
+    return cell_task(
         draw,
         f"Put the {head} of {names[one]} {word} the {head} of {names[other]} in {target}.",
         stock_list(names),
-        lambda sheets: {SHEET: {target: compute(sheets[SHEET][a], sheets[SHEET][b])}},
-        [("set_cell", {"cell": target, "value": f"={a}{sign}{b}"})],
+        lambda sheets: compute(sheets[SHEET][a], sheets[SHEET][b]),
+        f"={a}{sign}{b}",
         target,
     )
 

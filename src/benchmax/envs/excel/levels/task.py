@@ -1,7 +1,6 @@
 """A generated task: a workbook, what is asked, what is right, and how the tools get there.
 
-Values are as in `workbooks/values.py`, by sheet and cell: `{"Sheet1": {"A1": 7}}`; `{"formula": "=A1", "value": 7}` is
-a formula with what it shows.
+Values are as in `workbooks/values.py`, by sheet and cell: `{"Sheet1": {"A1": 7}}`.
 """
 
 from __future__ import annotations
@@ -11,9 +10,10 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
-from benchmax.envs.excel.levels.cases import Answer, Inputs, Sheets, telling_inputs
-from benchmax.envs.excel.workbooks.ranges import cell_name
+from benchmax.envs.excel.levels.telling_inputs import Answer, Inputs, Sheets, telling_inputs
+from benchmax.envs.excel.workbooks.ranges import cell_name, parse_area
 
+SHEET = "Sheet1"
 CASES = 2
 """Other inputs that a formula must be right for, at the least."""
 _TRIES = 200
@@ -80,27 +80,66 @@ def formula_task(
     return Task(instruction, shown, expected, solution, position, cases)
 
 
+def cell_task(
+    draw: random.Random,
+    instruction: str,
+    inputs: Inputs,
+    value: Callable[[Sheets], Any],
+    formula: str,
+    cell: str,
+    *,
+    aimed: Inputs | None = None,
+    rivals: Sequence[Callable[[Sheets], Any]] = (),
+) -> Task:
+    """A formula for one cell, which may name its sheet (`Report!B2`)."""
+    place = parse_area(cell)
+    sheet, name = place.sheet or SHEET, cell_name(place.top, place.left)
+
+    def shows(compute: Callable[[Sheets], Any]) -> Answer:
+        return lambda sheets: {sheet: {name: compute(sheets)}}
+
+    call = ("set_cell", {"cell": cell, "value": formula})
+    wrong = [shows(each) for each in rivals]
+    return formula_task(draw, instruction, inputs, shows(value), [call], cell, aimed=aimed, rivals=wrong)
+
+
+def column_task(
+    draw: random.Random,
+    instruction: str,
+    inputs: Inputs,
+    value: Callable[[Sheets, int], Any],
+    formula: str,
+    area: str,
+    *,
+    sheet: str = SHEET,
+    aimed: Inputs | None = None,
+    rivals: Sequence[Callable[[Sheets, int], Any]] = (),
+) -> Task:
+    """A formula for the first cell of a part of a column, filled down; its value depends on the row."""
+    places = [(row, cell_name(row, column)) for row, column in parse_area(area).cells()]
+
+    def shows(compute: Callable[[Sheets, int], Any]) -> Answer:
+        return lambda sheets: {sheet: {name: compute(sheets, row) for row, name in places}}
+
+    call = ("fill_cells", {"range": area, "value": formula})
+    wrong = [shows(each) for each in rivals]
+    return formula_task(draw, instruction, inputs, shows(value), [call], area, aimed=aimed, rivals=wrong)
+
+
 def _changed(shown: Sheets, other: Sheets) -> Sheets:
-    """Cells whose values differ, formulas aside."""
+    """Cells whose values differ."""
     return {
         sheet: {
             name: other[sheet].get(name)
             for name in {**cells, **other[sheet]}
-            if cells.get(name) != other[sheet].get(name) and not _is_formula(cells.get(name))
+            if cells.get(name) != other[sheet].get(name)
         }
         for sheet, cells in shown.items()
     }
 
 
-def _is_formula(value: Any) -> bool:
-    return isinstance(value, dict) and "formula" in value
-
-
-def table(rows: Sequence[Sequence[Any]], top: int = 1, left: int = 1) -> dict[str, Any]:
+def table(rows: Sequence[Sequence[Any]]) -> dict[str, Any]:
     """Cells of rows, without the blank ones."""
     return {
-        cell_name(top + r, left + c): value
-        for r, row in enumerate(rows)
-        for c, value in enumerate(row)
-        if value is not None
+        cell_name(r, c): value for r, row in enumerate(rows, 1) for c, value in enumerate(row, 1) if value is not None
     }

@@ -10,18 +10,14 @@ ITEMS = ("Lamp", "Chair", "Desk", "Shelf", "Rug", "Clock", "Vase", "Mirror", "St
 REGIONS = ("North", "South", "East", "West")
 FIRST = ("Ada", "Ben", "Chen", "Dina", "Emil", "Fatou", "Gita", "Hugo", "Ines", "Jomo", "Kira", "Luis")
 LAST = ("Abel", "Berg", "Cruz", "Dahl", "Engel", "Frey", "Gold", "Haas", "Ito", "Jansen", "Klein", "Lund")
-MONTHS = (
-    "January", "February", "March", "April", "May", "June", "July", "August", "September", "October", "November",
-    "December",
-)  # fmt: skip
 
 
 def items(draw: random.Random, count: int) -> list[str]:
     return draw.sample(ITEMS, count)
 
 
-def day(draw: random.Random, year: int = 2024) -> datetime.date:
-    return datetime.date(year, 1, 1) + datetime.timedelta(days=draw.randint(0, 364))
+def day(draw: random.Random) -> datetime.date:
+    return datetime.date(2024, 1, 1) + datetime.timedelta(days=draw.randint(0, 364))
 
 
 def date(moment: datetime.date) -> dict[str, Any]:

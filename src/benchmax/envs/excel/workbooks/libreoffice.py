@@ -16,16 +16,10 @@ from typing import Any
 BOOK = "second.xlsx"
 _START_SECONDS = 60.0
 _ERRORS = {
-    501: "#ERROR!",
-    502: "#NUM!",
-    503: "#NUM!",
-    511: "#ERROR!",
-    519: "#VALUE!",
-    522: "#CIRC!",
-    523: "#NUM!",
-    524: "#REF!",
-}
-_NAMES = {525: "#NAME?", 532: "#DIV/0!", 32767: "#N/A"}
+    502: "#NUM!", 503: "#NUM!", 519: "#VALUE!", 522: "#CIRC!", 523: "#NUM!", 524: "#REF!", 532: "#DIV/0!",
+    32767: "#N/A",
+}  # fmt: skip
+"""By LibreOffice's number; of others, such as a name it does not know, nothing can be said."""
 
 
 def main() -> None:
@@ -113,12 +107,7 @@ def _value(cell: Any) -> Any:
     if kind == "EMPTY":
         return None
     if code := cell.getError():
-        known = _NAMES.get(code) or _ERRORS.get(code)
-        return (
-            {"error": known}
-            if known not in (None, "#NAME?", "#ERROR!")
-            else {"unknown": "LibreOffice cannot compute it"}
-        )
+        return {"error": _ERRORS[code]} if code in _ERRORS else {"unknown": "LibreOffice cannot compute it"}
     text: str = cell.String
     if kind == "TEXT" or (kind == "FORMULA" and cell.FormulaResultType2 == 2):
         return text

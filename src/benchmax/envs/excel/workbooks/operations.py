@@ -5,7 +5,7 @@ dump      compact, most              {"text"}
 get       area                       {"text"}
 edit      area, value                {"text"}; the workbook is changed
 read      cells, cases, styles       {"cells", "formulas", "styles", "cases"}: what a reward looks at
-expect    position                   {"cells", "volatile", "sheet"}: what an answer workbook holds
+expect    position                   {"cells", "volatile"}: what an answer workbook holds
 
 What the caller got wrong is {"error": text}.
 """
@@ -146,7 +146,7 @@ def _expect(position: str, sheet: str | None, most: int) -> dict[str, Any]:
             cells.setdefault(title, {})[name] = _kept(found, kept, place)
             if formulas.functions(found.formula(place) or "") & formulas.VOLATILE:
                 volatile.setdefault(title, []).append(name)
-    return {"cells": cells, "volatile": volatile, "sheets": found.book.sheetnames}
+    return {"cells": cells, "volatile": volatile}
 
 
 def _kept(found: Recalculated, kept: openpyxl.Workbook, place: Place) -> Value:

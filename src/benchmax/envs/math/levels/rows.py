@@ -6,8 +6,9 @@ import random
 from collections.abc import Sequence
 from typing import Any
 
+from benchmax.envs.generated import different
 from benchmax.envs.math.levels import arithmetic, competition, school
-from benchmax.envs.math.levels.task import MakeTask, Task
+from benchmax.envs.math.levels.task import MakeTask
 
 LEVELS: dict[str, Sequence[MakeTask]] = {
     "sums": (arithmetic.sum_of_digits,),
@@ -25,23 +26,11 @@ DEFAULT_LEVEL = "arithmetic"
 SYMBOLIC = frozenset({"algebra", "competition"})
 """Levels some of whose answers are no plain numbers."""
 ROWS = 1_000
-_TRIES = 100
-"""Draws for one new question before the level is taken to have no more."""
 
 
 def make_rows(level: str, *, rows: int | None = ROWS, seed: int = 0) -> list[dict[str, Any]]:
     """Different questions of a level, the same for the same seed; fewer where the level has no more."""
     draw = random.Random(f"{level} {seed}")
-    makers = LEVELS[level]
-    found: dict[str, Task] = {}
-    while len(found) < (ROWS if rows is None else rows):
-        task = _new_task(makers[len(found) % len(makers)], draw, found)
-        if task is None:
-            break
-        found[task.question] = task
-    return [task.as_row() for task in found.values()]
-
-
-def _new_task(make: MakeTask, draw: random.Random, found: dict[str, Task]) -> Task | None:
-    tasks = (make(draw) for _ in range(_TRIES))
-    return next((task for task in tasks if task.question not in found), None)
+    wanted = ROWS if rows is None else rows
+    tasks = different(LEVELS[level], lambda make: make(draw), lambda task: task.question, wanted)
+    return [task.as_row() for task in tasks]

@@ -7,10 +7,12 @@ A text says what its record is, then its values:
 
 from __future__ import annotations
 
+import tomllib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from itertools import product
+from pathlib import Path
 from random import Random
 from typing import TypeAlias
 
@@ -19,30 +21,7 @@ from benchmax.search.types import Document
 
 SEED = "benchmax handbook 1"
 PEOPLE, PROJECTS, OFFICES, ROOMS = 160, 80, 32, 120
-_FIRST = (
-    "Ada", "Bela", "Cora", "Dario", "Edda", "Finn", "Gala", "Hugo", "Iris", "Jonas", "Kira", "Lino", "Mara", "Nils",
-    "Olga", "Pavel", "Rosa", "Sven", "Tilda", "Viktor",
-)  # fmt: skip
-_LAST = (
-    "Abelt", "Brandis", "Corvin", "Dahlke", "Ekberg", "Farnow", "Gerlach", "Holm", "Imhoff", "Jansky", "Kern", "Lorenz",
-    "Marek", "Novak", "Ostrow", "Prahl",
-)  # fmt: skip
-_START = (
-    "Vel", "Ander", "Bran", "Cast", "Dor", "Elm", "Fair", "Glen", "Harr", "Ivel", "Kings", "Lin", "Mor", "North", "Oak",
-    "Pem",
-)  # fmt: skip
-_END = ("mont", "ford", "bury", "stead", "wick", "haven", "ton", "mere")
-_COLOURS = ("Amber", "Blue", "Coral", "Green", "Ivory", "Jade", "Silver", "Violet")
-_BIRDS = (
-    "Heron", "Kestrel", "Plover", "Merlin", "Osprey", "Falcon", "Curlew", "Dunlin", "Avocet", "Bittern", "Condor",
-    "Egret", "Gannet", "Harrier", "Jacana", "Kiwi", "Lark", "Magpie", "Nuthatch", "Oriole", "Petrel", "Quail", "Robin",
-    "Siskin", "Tern", "Wagtail", "Wren", "Starling", "Swift", "Thrush", "Raven", "Puffin",
-)  # fmt: skip
-_TREES = (
-    "Acacia", "Alder", "Ash", "Aspen", "Beech", "Birch", "Cedar", "Elm", "Hazel", "Holly", "Juniper", "Larch", "Linden",
-    "Maple", "Oak", "Pine", "Rowan", "Spruce", "Willow", "Yew",
-)  # fmt: skip
-_ROLES = ("designer", "engineer", "analyst", "librarian", "surveyor", "planner", "writer", "chemist")
+_NAMES = tomllib.loads(Path(__file__).with_name("names.toml").read_text("utf-8"))
 _Made: TypeAlias = tuple[str, str, str, dict[str, str]]
 
 
@@ -65,10 +44,10 @@ class Record:
 def company() -> dict[str, Record]:
     """Every record by its name; always the same."""
     rng = Random(SEED)
-    people = rng.sample([f"{first} {last}" for first, last in product(_FIRST, _LAST)], PEOPLE)
-    offices = rng.sample([start + end for start, end in product(_START, _END)], OFFICES)
-    projects = rng.sample([f"Project {colour} {bird}" for colour, bird in product(_COLOURS, _BIRDS)], PROJECTS)
-    rooms = rng.sample([f"Room {colour} {tree}" for colour, tree in product(_COLOURS, _TREES)], ROOMS)
+    people = rng.sample(_joined("first", "last"), PEOPLE)
+    offices = rng.sample(_joined("start", "end", between=""), OFFICES)
+    projects = rng.sample([f"Project {name}" for name in _joined("colours", "birds")], PROJECTS)
+    rooms = rng.sample([f"Room {name}" for name in _joined("colours", "trees")], ROOMS)
     managers = rng.sample(people, OFFICES)
     made = [_person(rng, name, offices) for name in people]
     made += [_office(rng, name, manager) for name, manager in zip(offices, managers, strict=True)]
@@ -84,9 +63,14 @@ def handbook_index() -> MemoryIndex:
     return MemoryIndex(Document(each.id, each.name, each.text) for each in company().values())
 
 
+def _joined(first: str, second: str, between: str = " ") -> list[str]:
+    """Every name of a word of one list and one of another."""
+    return list(map(between.join, product(_NAMES[first].split(), _NAMES[second].split())))
+
+
 def _person(rng: Random, name: str, offices: Sequence[str]) -> _Made:
     values = {"Office": rng.choice(offices), "Extension": _digits(rng, 4), "Joined": _year(rng)}
-    return "person", name, rng.choice(_ROLES), values
+    return "person", name, rng.choice(_NAMES["roles"].split()), values
 
 
 def _office(rng: Random, name: str, manager: str) -> _Made:

@@ -2,38 +2,32 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from itertools import islice
+from collections.abc import Sequence
 from random import Random
 from typing import Any
 
+from benchmax.envs.generated import different
 from benchmax.envs.search.handbook.tasks import KINDS, Drawn, draw
 
 NAME = "handbook"
 ROWS = 640
-_MISSES = 5_000
-"""Draws in a row that bring nothing new: the level has no more questions."""
+_TRIES = 5_000
+"""Draws that bring nothing new: the level has no more questions."""
 DEFAULT_LEVEL = "lookup"
 LEVELS = {"lookup": ("lookup",), "steps": ("two_steps",), "chains": ("two_steps", "three_steps")}
 """From one search to three, each of which needs what the last one found."""
 
 
-def make_rows(level: str = DEFAULT_LEVEL, *, rows: int = ROWS, seed: int = 0) -> list[dict[str, Any]]:
+def make_rows(level: str = DEFAULT_LEVEL, *, rows: int | None = ROWS, seed: int = 0) -> list[dict[str, Any]]:
     """The first `rows` rows of a level, in the columns `question`, `answer` and `reference_chunks`."""
-    return list(islice(_all_rows(level, seed), rows))
-
-
-def _all_rows(level: str, seed: int) -> Iterator[dict[str, Any]]:
     rng = Random(f"benchmax handbook {level} {seed}")
-    asked: set[str] = set()
-    misses = 0
-    while misses < _MISSES:
-        drawn = draw(rng, KINDS[rng.choice(LEVELS[level])])
-        misses += 1
-        if drawn is not None and drawn.question not in asked:
-            asked.add(drawn.question)
-            misses = 0
-            yield _row(drawn, level)
+
+    def question(kinds: Sequence[str]) -> Drawn | None:
+        return draw(rng, KINDS[rng.choice(kinds)])
+
+    wanted = ROWS if rows is None else rows
+    drawn = different([LEVELS[level]], question, lambda each: each.question, wanted, _TRIES)
+    return [_row(each, level) for each in drawn]
 
 
 def _row(drawn: Drawn, level: str) -> dict[str, Any]:

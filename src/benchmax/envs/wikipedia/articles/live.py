@@ -23,8 +23,7 @@ from benchmax import limits
 from benchmax.envs.wikipedia.articles.base import Found
 from benchmax.errors import ToolError, UsageError
 from benchmax.retries import pause, retry_after
-from benchmax.search.sources.plain_text import strip_html
-from benchmax.search.sources.wikitext import tidy
+from benchmax.search.sources.plain_text import strip_html, tidy
 
 URL = "https://en.wikipedia.org/w/api.php"
 PER_SECOND = 2.0

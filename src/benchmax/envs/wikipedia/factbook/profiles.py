@@ -14,20 +14,10 @@ from benchmax.search.types import Document
 
 INTRODUCTION = "Introduction"
 NAMES = {
-    "cc": "Curacao",
-    "cf": "Republic of the Congo",
-    "cg": "Democratic Republic of the Congo",
-    "ck": "Cocos Islands",
-    "dr": "Dominican Republic",
-    "ee": "European Union",
-    "oo": "Southern Ocean",
-    "sk": "Sint Maarten",
-    "xo": "Indian Ocean",
-    "xq": "Arctic Ocean",
-    "xx": "World",
-    "zh": "Atlantic Ocean",
-    "zn": "Pacific Ocean",
-}
+    "cc": "Curacao", "cf": "Republic of the Congo", "cg": "Democratic Republic of the Congo", "ck": "Cocos Islands",
+    "dr": "Dominican Republic", "ee": "European Union", "oo": "Southern Ocean", "sk": "Sint Maarten",
+    "xo": "Indian Ocean", "xq": "Arctic Ocean", "xx": "World", "zh": "Atlantic Ocean", "zn": "Pacific Ocean",
+}  # fmt: skip
 """Of profiles that hold no short name, or one that is no title."""
 
 

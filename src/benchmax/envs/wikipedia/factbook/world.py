@@ -35,7 +35,8 @@ def factbook_dir() -> Path:
 
 def open_world() -> World:
     """The corpus; raises NotFoundError, with the command that fetches it, when it is not here."""
-    return _opened(factbook_dir())
+    index = open_articles()
+    return _opened(index.path.parent, index.path.stat().st_ino)
 
 
 def open_articles() -> Index:
@@ -47,12 +48,12 @@ def open_articles() -> Index:
 
 
 @lru_cache(maxsize=4)
-def _opened(folder: Path) -> World:
-    index = open_articles()
+def _opened(folder: Path, fetched: int) -> World:
+    """`fetched` tells one fetch from the next."""
     try:
         content = json.loads((folder / FACTS).read_text("utf-8"))
     except (OSError, ValueError):
         content = {}
     if content.get("version") != VERSION:
         raise NotFoundError(f"The World Factbook in {folder} was written by another version of benchmax. {_ADVICE}")
-    return World(index, content["facts"])
+    return World(Index(folder / INDEX), content["facts"])

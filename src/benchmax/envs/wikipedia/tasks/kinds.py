@@ -7,20 +7,19 @@ its answer is not asked, so each verifies the other.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Generator, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from random import Random
 from typing import Any, TypeAlias
 
-from benchmax.envs.wikipedia.articles.base import GET, SEARCH, shown_article, shown_results
-from benchmax.envs.wikipedia.articles.local import LocalArticles
+from benchmax.envs.generated import Steps, only
+from benchmax.envs.wikipedia.articles.base import GET, SEARCH, Found, shown_article, shown_results
 from benchmax.envs.wikipedia.factbook.profiles import title
 from benchmax.envs.wikipedia.factbook.world import World
 from benchmax.envs.wikipedia.tasks.fields import DETAILS, FIELDS, SIMPLE, Field, borders_of, number, read_borders
 
 Facts: TypeAlias = dict[str, Any]
-Steps: TypeAlias = Generator[tuple[str, dict[str, Any]], str, str | None]
-"""Calls of tools, each of which its result comes back to; it returns what they were for."""
+Find: TypeAlias = Callable[[str, int], Sequence[Found]]
 
 BRIDGES = ("highest_point", "internet_code", "calling_code", "capital")
 """Facts that tell which country is meant."""
@@ -82,7 +81,7 @@ def _draw_bridge(world: World, rng: Random) -> Drawn | None:
 
 def _draw_neighbour(world: World, rng: Random) -> Drawn | None:
     field, country = FIELDS[rng.choice(SIMPLE)], rng.choice(list(world.countries))
-    nearest = _longest(borders_of(world.countries[country]))
+    nearest = only(borders_of(world.countries[country]))
     whose = f"the country that has the longest land border with {country}"
     return None if nearest is None else _drawn(world, field, nearest, whose, {"country": country})
 
@@ -90,7 +89,7 @@ def _draw_neighbour(world: World, rng: Random) -> Drawn | None:
 def _draw_far(world: World, rng: Random) -> Drawn | None:
     field, named = _two_fields(rng)
     country = rng.choice(list(world.countries))
-    value, nearest = _telling(world, named, country), _longest(borders_of(world.countries[country]))
+    value, nearest = _telling(world, named, country), only(borders_of(world.countries[country]))
     if value is None or nearest is None:
         return None
     whose = f"the country that has the longest land border with {_whose(named, value)}"
@@ -103,7 +102,7 @@ def _draw_most(world: World, rng: Random) -> Drawn | None:
     values = {country: ranked.of(world.countries[country]) for country in countries}
     if ranked is field or not all(values.values()):
         return None
-    first = _longest({country: number(value) for country, value in values.items() if value})
+    first = only({country: number(value) for country, value in values.items() if value})
     if first is None:
         return None
     whose = f"the one with the {ranked.most} among {', '.join(countries)}"
@@ -134,13 +133,6 @@ def _whose(named: Field, value: str) -> str:
     return f"the country whose {named.phrase} is {value}"
 
 
-def _longest(values: Mapping[str, float]) -> str | None:
-    """The one key with the largest value; None when there are several or none."""
-    most = max(values.values(), default=None)
-    found = [name for name, value in values.items() if value == most]
-    return found[0] if len(found) == 1 else None
-
-
 # Solving
 
 
@@ -167,7 +159,7 @@ def _find(named: Field, value: str) -> Steps:
 
 def _nearest(country: str) -> Steps:
     text = yield GET, {"title": title("Geography", country)}
-    return _longest(read_borders(text))
+    return only(read_borders(text))
 
 
 def _solve_fact(facts: Mapping[str, Any]) -> Steps:
@@ -204,7 +196,7 @@ def _solve_most(facts: Mapping[str, Any]) -> Steps:
     for country in facts["countries"]:
         value = yield from _look_up(FIELDS[facts["ranked"]], country)
         values[country] = number(value) if value else 0.0
-    first = _longest(values)
+    first = only(values)
     return (yield from _look_up(FIELDS[facts["field"]], first)) if first else None
 
 
@@ -220,16 +212,16 @@ _ALL = (
 KINDS = {kind.name: kind for kind in _ALL}
 
 
-def played(steps: Steps, articles: LocalArticles) -> tuple[str | None, int]:
-    """What a solution comes to on an index, and after how many calls."""
+def played(steps: Steps, find: Find, text_of: Callable[[str], str | None]) -> tuple[str | None, int]:
+    """What a solution comes to with what finds articles and reads them, and after how many calls."""
     calls = 0
     try:
         name, given = next(steps)
         while True:
             calls += 1
             if name == SEARCH:
-                name, given = steps.send(shown_results(articles.find(given["q"], given["limit"]), given["q"]))
+                name, given = steps.send(shown_results(find(given["q"], given["limit"]), given["q"]))
             else:
-                name, given = steps.send(shown_article(articles.text_of(given["title"]), given["title"]))
+                name, given = steps.send(shown_article(text_of(given["title"]), given["title"]))
     except StopIteration as end:
         return end.value, calls

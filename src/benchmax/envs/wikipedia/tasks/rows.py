@@ -4,16 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cache, lru_cache
 from itertools import islice
 from random import Random
 from typing import Any
 
-from benchmax.envs.wikipedia.articles.base import Found
 from benchmax.envs.wikipedia.articles.local import LocalArticles
 from benchmax.envs.wikipedia.factbook.world import NAME, World, open_world
 from benchmax.envs.wikipedia.tasks.kinds import KINDS, Drawn, Kind, played
-from benchmax.search.index import Index
 
 ROWS = 400
 _MISSES = 2_000
@@ -39,22 +37,9 @@ LEVELS = {
 """From one search with a short result to several searches and articles."""
 
 
-def make_rows(level: str = DEFAULT_LEVEL, *, rows: int = ROWS, seed: int = 0) -> list[dict[str, Any]]:
+def make_rows(level: str = DEFAULT_LEVEL, *, rows: int | None = ROWS, seed: int = 0) -> list[dict[str, Any]]:
     """The first `rows` rows of a level: the columns `Question` and `Answer`, and how the answer is found."""
-    return [dict(row) for row in _made(level, rows, seed, open_world())]
-
-
-class _Remembered(LocalArticles):
-    """Answers a query that is asked again from memory: questions share their steps."""
-
-    def __init__(self, index: Index) -> None:
-        super().__init__(index)
-        self._known: dict[tuple[str, int], list[Found]] = {}
-
-    def find(self, q: str, limit: int) -> list[Found]:
-        if (q, limit) not in self._known:
-            self._known[q, limit] = super().find(q, limit)
-        return self._known[q, limit]
+    return [dict(row) for row in _made(level, ROWS if rows is None else rows, seed, open_world())]
 
 
 @lru_cache(maxsize=16)
@@ -65,7 +50,8 @@ def _made(level: str, rows: int, seed: int, world: World) -> tuple[dict[str, Any
 def _all_rows(level: str, rows: int, seed: int, world: World) -> Iterator[dict[str, Any]]:
     rng = Random(f"benchmax wikipedia {level} {seed}")
     kinds = [KINDS[name] for name in LEVELS[level].kinds]
-    articles = _Remembered(world.index)
+    articles = LocalArticles(world.index)
+    find = cache(articles.find)  # questions share their steps
     asked: dict[str, int] = {}
     questions: set[str] = set()
     most, misses, number = max(2, int(_SHARE * rows)), 0, 0
@@ -75,17 +61,13 @@ def _all_rows(level: str, rows: int, seed: int, world: World) -> Iterator[dict[s
         misses += 1
         if drawn is None or drawn.question in questions or asked.get(drawn.answer, 0) >= most:
             continue
-        if not _solved(kind, drawn, level, articles):
+        answer, calls = played(kind.solve(drawn.facts), find, articles.text_of)
+        if answer != drawn.answer or calls > LEVELS[level].calls:
             continue
         questions.add(drawn.question)
         asked[drawn.answer] = asked.get(drawn.answer, 0) + 1
         misses, number = 0, number + 1
         yield _row(kind, drawn, level)
-
-
-def _solved(kind: Kind, drawn: Drawn, level: str, articles: LocalArticles) -> bool:
-    answer, calls = played(kind.solve(drawn.facts), articles)
-    return answer == drawn.answer and calls <= LEVELS[level].calls
 
 
 def _row(kind: Kind, drawn: Drawn, level: str) -> dict[str, Any]:

@@ -22,13 +22,8 @@ from benchmax.envs.excel.workbooks.ranges import parse_area
 EMPTY: dict[str, dict[str, Any]] = {"Sheet1": {}}
 SOURCES = ("sheets", "workbook", "input_src_path")
 _HEADS = (
-    "Instruction",
-    "Spreadsheet Path",
-    "Spreadsheet Content",
-    "Instruction Type",
-    "Answer Position",
-    "Output Path",
-)
+    "Instruction", "Spreadsheet Path", "Spreadsheet Content", "Instruction Type", "Answer Position", "Output Path",
+)  # fmt: skip
 
 
 def short_prompt(row: Mapping[str, Any]) -> str:

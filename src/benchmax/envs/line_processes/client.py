@@ -1,4 +1,4 @@
-"""Helper processes that answer one line of JSON with another: for libraries that may hang, crash or be slow to load.
+"""Starting helper processes, and asking them.
 
     processes = LineProcesses(Path("judge_process.py"), ["1.0"], patience=60.0)
     processes.ask({"answer": "7", "truth": "7"})
@@ -43,9 +43,18 @@ class LineProcesses:
         """`patience` are the seconds one answer may take, `what` the subject of messages."""
         self._command = [sys.executable, "-P", str(script), *arguments]
         self._patience, self._what, self._variables = patience + START_SECONDS, what, dict(variables or {})
-        self._free: queue.LifoQueue[_LineProcess | None] = queue.LifoQueue()
-        for _ in range(min(MOST_PROCESSES, os.cpu_count() or 1)):
-            self._free.put(None)
+        self._by_asker: dict[int, queue.LifoQueue[_LineProcess | None]] = {}
+        """By the process that asks: a fork must not write into the pipes of its parent."""
+
+    @property
+    def _free(self) -> queue.LifoQueue[_LineProcess | None]:
+        """Processes that are not busy; None stands for one that may be started."""
+        if os.getpid() not in self._by_asker:
+            free: queue.LifoQueue[_LineProcess | None] = queue.LifoQueue()
+            for _ in range(min(MOST_PROCESSES, os.cpu_count() or 1)):
+                free.put(None)
+            self._by_asker.setdefault(os.getpid(), free)
+        return self._by_asker[os.getpid()]
 
     def ask(self, message: Mapping[str, Any]) -> dict[str, Any]:
         """The answer to a message; RewardError when no process lives long enough to give one."""
