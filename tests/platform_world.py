@@ -206,6 +206,13 @@ class LiveServer:
             user = users.ensure_user(session, email, role)
             return user.id, users.create_key(session, user.id, scopes=scopes, days=days)[1]
 
+    def set_password(self, user_id, password):
+        from benchmax.platform.server.security.passwords import hash_password
+        from benchmax.platform.store.accounts import users
+
+        with self.database.write() as session:
+            users.set_password_hash(session, user_id, hash_password(password))
+
     def client(self, key=None, **more):
         import httpx2
 

@@ -41,6 +41,13 @@ async def test_the_listing_says_what_there_is(name):
     assert all(own_rows(env_class, each) for each in listed.datasets[1:])
 
 
+@pytest.mark.timeout(60)
+@pytest.mark.parametrize("name", ["crm", "excel", "math", "search", "telestich", "wikipedia"])
+def test_no_number_of_rows_is_the_usual_one(name):
+    env_class = load_env_class(name)
+    assert env_class.load_dataset(rows=None) == env_class.load_dataset()
+
+
 def test_every_built_in_is_listed():
     assert list(LISTINGS) == list(BUILT_IN)
     done = CliRunner().invoke(app, ["env", "list", "--json"])

@@ -8,7 +8,7 @@ import json
 import pytest
 
 from benchmax.platform.runner.ingest import Ingest
-from benchmax.platform.server.services.runs.rollout_views import token_runs
+from benchmax.platform.server.services.runs.rollout_tokens import token_runs
 from benchmax.platform.store.runs import rollout_search as outline
 from platform_world import LiveServer, make_run
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import time
 
 import pytest
@@ -110,6 +111,26 @@ def test_a_fork_has_its_own_names_for_what_it_needs(client, live, run_id):
     assert vault.Vault(live.data).reveal(secret) == "its own secret"
     linked = live.data.run(run.id) / "parent" / "checkpoints" / "step-1" / "weights.safetensors"
     assert linked.samefile(live.data.run(run_id) / "checkpoints" / "step-1" / "weights.safetensors")
+
+
+def test_a_fork_onto_other_rows_is_a_launch_like_any_other(client, run_id):
+    """It tells what a launch tells of few rows, and the dataset remembers the environment it was used with."""
+    both = "prompt,question,ground_truth\n" + "".join(f"{n} + 1?,{n} + 1?,{n + 1}\n" for n in range(20))
+    path = client.post("/v1/datasets", params={"name": "forked.csv"}, content=both).json()["path"]
+    args = {"environment": "arithmetic", "dataset_path": path}
+    answer = client.post(f"/v1/train/runs/{run_id}/fork", json={"args": args})
+    assert answer.status_code == 201, answer.text
+    assert [words for words in answer.json()["warnings"] if "Only 16 training rows" in words]
+    assert client.get("/v1/datasets/preview", params={"path": path}).json()["environment"] == "arithmetic"
+
+
+@pytest.mark.parametrize("name", ["latest", "best"])
+def test_the_latest_is_the_last_that_is_whole(client, live, run_id, name):
+    """As for a run that is resumed: the one that is marked was being replaced when the trainer was killed."""
+    shutil.rmtree(live.data.run(run_id) / "checkpoints" / "step-2")
+    assert client.get(f"/v1/train/runs/{run_id}/checkpoints/{name}/download?wait=0").status_code == 202
+    forked = client.post(f"/v1/train/runs/{run_id}/fork", json={"checkpoint": name})
+    assert client.get(f"/v1/train/runs/{forked.json()['runId']}").json()["name"] == "mine from step-1"
 
 
 @pytest.mark.parametrize(

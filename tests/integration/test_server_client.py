@@ -106,7 +106,7 @@ def test_a_password_is_changed_and_sessions_end(live):
     from benchmax.platform.store.accounts import users
 
     user_id, key = live.user("password@example.org")
-    passwords.set_password(live.database, "password@example.org", "the first password")
+    live.set_password(user_id, "the first password")
     with live.database.write() as session:
         opened = users.open_login(session, user_id)
     with TrainerClient(api_key=key, base_url=live.url) as client:

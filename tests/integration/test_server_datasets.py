@@ -11,7 +11,9 @@ import pytest
 
 from benchmax.platform.store.database import open_database
 from benchmax.platform.store.datadir import DataDir
-from benchmax.platform.store.tables import Audit, Blob
+from benchmax.platform.store.queue import one_off_jobs
+from benchmax.platform.store.runs import evals
+from benchmax.platform.store.tables import Audit, Blob, OneOffJob
 from benchmax.platform.store.uploads import uploads
 from benchmax.platform.store.uploads.blobs import BlobStore
 from platform_world import LiveServer, make_run
@@ -194,6 +196,37 @@ def test_a_file_a_run_was_launched_with_stays(client, live):
     os.utime(store.path(sha256), (time.time() - 3600,) * 2)
     assert client.delete("/v1/datasets", params={"path": path}).status_code == 200
     assert store.path(sha256).exists()
+
+
+def test_a_file_that_queued_work_needs_stays_until_it_is_done(client, live):
+    """An examination that no runner has begun, and an evaluation by another environment's rewards."""
+    store = BlobStore(live.data.blobs)
+
+    def delete(name):
+        path = create(client, name, CSV + f"{name},1\n").json()["path"]
+        file = store.path(listed(client)[path]["sha256"])
+        os.utime(file, (time.time() - 3600,) * 2)
+        return path, file
+
+    rows, rows_file = delete("examined.csv")
+    client.post("/v1/environments/arithmetic/doctor", json={"datasetPath": rows})
+    scored, scored_file = delete("scored.csv")
+    with live.database.write() as session:
+        run = make_run(session, "data@example.org")
+        score = evals.create(
+            session, run.id, model="rescore", options={"environment": {"env_cls_path": scored_file.name}}
+        )
+    for path in (rows, scored):
+        assert client.delete("/v1/datasets", params={"path": path}).status_code == 200
+    assert rows_file.exists()
+    assert scored_file.exists()
+    with live.database.write() as session:
+        for job in session.query(OneOffJob):
+            one_off_jobs.set_status(session, job.id, "complete")
+        evals.set_progress(session, score.id, status="complete")
+        uploads.sweep(session, store)
+    assert not rows_file.exists()
+    assert not scored_file.exists()
 
 
 def test_a_dataset_remembers_the_environment_it_was_used_with(client, stranger):

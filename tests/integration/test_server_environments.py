@@ -198,9 +198,6 @@ def test_the_doctor_lets_a_model_try(client, boss, uploaded, tmp_path, monkeypat
     assert (signal["learns"], signal["spread"], signal["reward"]) == (False, 0.0, 0.0)
     assert 0 <= signal["chance"] < 1e-3
     assert signal["forecast"] == "No group in 8 had signal: GRPO will not move it."
-    unknown = client.post(f"/v1/environments/{mine}/doctor", json={"datasetPath": rows, "model": "gone"})
-    assert unknown.status_code == 422
-    assert "There is no model 'gone' here. Choose one of:" in unknown.text
 
 
 def test_the_doctor_needs_rows_and_says_so(client, boss, uploaded):
@@ -209,6 +206,12 @@ def test_the_doctor_needs_rows_and_says_so(client, boss, uploaded):
     assert "no rows of its own" in report["statusReason"]
     missing = client.post(f"/v1/environments/{adder(client)['id']}/doctor", json={"datasetPath": "datasets/none.csv"})
     assert missing.status_code == 404
+
+
+def test_a_model_that_is_not_here_cannot_try(client):
+    unknown = client.post("/v1/environments/arithmetic/doctor", json={"model": "gone"})
+    assert unknown.status_code == 400
+    assert "There is no model 'gone' here. Choose one of:" in unknown.json()["error"]
 
 
 def test_a_built_in_is_examined_on_its_own_rows(client, boss):

@@ -2,13 +2,17 @@
 
 import base64
 import json
+import time
+from urllib.parse import urlsplit
 
+import httpx2
 import openai
 import pytest
 from aiohttp import web
 
 from benchmax.envs.base_env import BaseEnv
 from benchmax.platform.client import RolloutClient
+from benchmax.platform.server.app import base_url
 from benchmax.platform.server.services import models
 from benchmax.platform.server.settings import ServerSettings
 from benchmax.platform.validation import validate_env
@@ -168,7 +172,33 @@ def test_no_runner_is_said(tmp_path, monkeypatch):
         assert client.post("/v1/chat/completions", json={"messages": []}).status_code == 400
 
 
+def test_a_client_that_leaves_while_the_model_loads_is_noticed(tmp_path, monkeypatch):
+    """There is no runner: without a look at the client, the stream would wait for one for ever."""
+    from benchmax.platform.server.services import live_sessions
+
+    monkeypatch.setattr(live_sessions, "NOBODY_SECONDS", 10_000.0)
+    monkeypatch.setenv("BENCHMAX_HOME", str(tmp_path))
+    store_tiny(tmp_path, "toy")
+    with LiveServer(tmp_path) as alone, alone.client(alone.user()[1]) as client:
+        opened = client.put("/v1/sessions/s", json={}).json()
+        with pytest.raises(httpx2.ReadTimeout):
+            client.post(f"{opened['base_url']}/chat/completions", json={"messages": SAY, "stream": True}, timeout=0.5)
+        deadline = time.monotonic() + 60
+        while not (calls := client.post(f"{opened['base_url']}/collect").json()["calls"]):
+            assert time.monotonic() < deadline, "the call is still under way"
+    assert calls[0]["error"]["status"] == 503
+
+
 # Which addresses mean the platform
+
+
+@pytest.mark.parametrize("host", ["0.0.0.0", "", "::", "::0", "127.0.0.1", "::1", "192.0.2.7", "2001:db8::7"])
+def test_the_address_it_tells_is_one_it_answers_to(host):
+    settings = ServerSettings(data=None, host=host, port=8123)
+    told = urlsplit(base_url(settings))
+    assert told.port == 8123
+    assert told.hostname in settings.hosts
+    assert models.is_here(settings, told.geturl())
 
 
 @pytest.mark.parametrize(

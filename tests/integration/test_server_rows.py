@@ -96,6 +96,17 @@ def test_who_reads_the_rows_is_known_without_opening_the_bundle():
         assert known_row_reader(bundle.pickled, bundle.metadata) == reader, env_class
 
 
+@pytest.mark.parametrize(
+    ("encoding", "end"), [("utf-8-sig", "\n"), ("utf-16", "\n"), ("utf-16", "\r\n"), ("utf-8", "\r")]
+)
+def test_a_list_counts_the_rows_that_a_reader_reads(client, upload, encoding, end):
+    text = end.join([*map(json.dumps, prompts(17)), " ", ""])
+    path = upload(f"datasets/{encoding}-{len(end)}-{ord(end[0])}.jsonl", text.encode(encoding))
+    listed = client.get("/v1/datasets", params={"prefix": path}).json()["datasets"]
+    read = client.get("/v1/datasets/preview", params={"path": path}).json()
+    assert (read["rows"], [each["rows"] for each in listed]) == (17, [17])
+
+
 @pytest.mark.parametrize("suffix", ["jsonl", "json"])
 def test_rows_the_environment_cannot_use_are_refused_with_row_column_reason_and_fix(client, env, upload, suffix):
     rows = prompts(30)

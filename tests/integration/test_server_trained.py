@@ -13,7 +13,7 @@ from benchmax.bundle import dump_bundle
 from benchmax.envs.base_env import BaseEnv
 from benchmax.platform.runner import supervisor as supervisor_module
 from benchmax.platform.runner.supervisor import Supervisor
-from benchmax.platform.server.services.runs import launch
+from benchmax.platform.server.services import models
 from benchmax.platform.store.queue import jobs
 from benchmax.platform.store.runs import evals, rollouts, runs
 from benchmax.platform.store.uploads.blobs import BlobStore
@@ -48,7 +48,7 @@ def model(tmp_path_factory):
 def live(tmp_path_factory, model):
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(supervisor_module, "HEARTBEAT_SECONDS", 0.1)
-        patch.setattr(launch, "models", lambda: [str(model)])
+        patch.setattr(models, "local_names", lambda: ([str(model)], []))
         with LiveServer(tmp_path_factory.mktemp("live")) as server:
             yield server
 

@@ -6,7 +6,6 @@ import pytest
 from sqlalchemy import func, select
 
 from benchmax.models.address_rules import AddressRules
-from benchmax.platform.server.security import passwords
 from benchmax.platform.store.accounts import users
 from benchmax.platform.store.tables import BlobPath, Chunk, Corpus, Endpoint, Secret, Upload, Webhook
 from benchmax.platform.store.uploads import corpora
@@ -30,7 +29,7 @@ def browser(world, user_id):
 @pytest.mark.timeout(200)
 def test_a_changed_password_ends_every_other_session(world):
     user_id, key = world.user("change@example.org")
-    passwords.set_password(world.database, "change@example.org", OLD)
+    world.set_password(user_id, OLD)
     own = {"Origin": world.url}
     with browser(world, user_id) as mine, browser(world, user_id) as other, world.client(key) as program:
         body = {"currentPassword": "wrong", "newPassword": NEW}

@@ -291,10 +291,10 @@ def test_a_planted_session_id_is_not_taken_over(world):
 
 @pytest.mark.timeout(400)  # slow on purpose: each of two dozen passwords costs a good part of a second
 def test_passwords_are_argon2id_and_lock_after_ten_failures(world):
-    world.user("pw@example.org")
+    user_id, _ = world.user("pw@example.org")
     with pytest.raises(UsageError, match="10 to 1,000"):
-        passwords.set_password(world.database, "pw@example.org", "short")
-    passwords.set_password(world.database, "pw@example.org", "correct horse battery")
+        world.set_password(user_id, "short")
+    world.set_password(user_id, "correct horse battery")
     with world.database.read() as session:
         assert users.by_email(session, "pw@example.org").password_hash.startswith("$argon2id$")
     check = passwords.check_password
@@ -321,8 +321,8 @@ def test_beyond_loopback_needs_a_password(tmp_path):
         assert ServerSettings(data=server.data).host == "127.0.0.1"
         with pytest.raises(UsageError, match="no user has a password"):
             app.prepare(open_to_all, server.database)
-        server.user("admin@example.org", role="admin")
-        passwords.set_password(server.database, "admin@example.org", "a long password")
+        user_id, _ = server.user("admin@example.org", role="admin")
+        server.set_password(user_id, "a long password")
         assert app.prepare(open_to_all, server.database).startswith("http://127.0.0.1:")
 
 

@@ -18,7 +18,7 @@ import pytest
 from benchmax.files import logs
 from benchmax.platform.server.security import bodies, connections
 from benchmax.platform.server.security import middleware as guard
-from benchmax.platform.server.services import sse
+from benchmax.platform.server.services import run_feed
 from benchmax.platform.store.runs import events
 from platform_world import LiveServer, make_run
 
@@ -207,7 +207,7 @@ def test_one_user_has_so_many_feeds_and_no_more(world, monkeypatch):
 
 
 def test_who_follows_a_quiet_run_is_told_that_it_is_quiet(world, monkeypatch):
-    monkeypatch.setattr(sse, "ALIVE_SECONDS", 0.3)
+    monkeypatch.setattr(run_feed, "ALIVE_SECONDS", 0.3)
     with world.database.write() as session:
         run_id = make_run(session, "me@example.org").id
         events.append(session, run_id, "first")

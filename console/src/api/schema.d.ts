@@ -419,6 +419,26 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/v1/train/runs/{run_id}/checkpoints": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * Get Checkpoints
+         * @description The weights that were saved, oldest first.
+         */
+        get: operations["get_checkpoints_v1_train_runs__run_id__checkpoints_get"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/v1/train/runs/{run_id}/checkpoints/{name}/download": {
         parameters: {
             query?: never;
@@ -626,26 +646,6 @@ export interface paths {
          *     `latest` leaves out what there was before, for a reader that has just read it elsewhere.
          */
         get: operations["stream_v1_train_runs__run_id__stream_get"];
-        put?: never;
-        post?: never;
-        delete?: never;
-        options?: never;
-        head?: never;
-        patch?: never;
-        trace?: never;
-    };
-    "/v1/train/runs/{run_id}/checkpoints": {
-        parameters: {
-            query?: never;
-            header?: never;
-            path?: never;
-            cookie?: never;
-        };
-        /**
-         * Get Checkpoints
-         * @description The weights that were saved, oldest first.
-         */
-        get: operations["get_checkpoints_v1_train_runs__run_id__checkpoints_get"];
         put?: never;
         post?: never;
         delete?: never;
@@ -2995,6 +2995,18 @@ export interface components {
             promptMessageId: string;
             /** Sample */
             sample: number;
+            /** Totalreward */
+            totalReward: number | null;
+            /** Termination */
+            termination: string;
+            /** Advantage */
+            advantage: number | null;
+            /** Discarded */
+            discarded: string | null;
+            /** Turns */
+            turns: number;
+            /** Tokens */
+            tokens: number;
             /** Promptmessages */
             promptMessages: {
                 [key: string]: unknown;
@@ -3009,26 +3021,14 @@ export interface components {
             unscored: {
                 [key: string]: string;
             };
-            /** Totalreward */
-            totalReward: number | null;
             /** Task */
             task: {
                 [key: string]: unknown;
             } | null;
-            /** Termination */
-            termination: string;
             /** Error */
             error: {
                 [key: string]: unknown;
             } | null;
-            /** Advantage */
-            advantage: number | null;
-            /** Discarded */
-            discarded: string | null;
-            /** Turns */
-            turns: number;
-            /** Tokens */
-            tokens: number;
             /** Toolevents */
             toolEvents: {
                 [key: string]: unknown;
@@ -3079,30 +3079,30 @@ export interface components {
             mode: string;
             /** Promptmessageid */
             promptMessageId: string;
-            /** Prompttext */
-            promptText: string;
             /** Sample */
             sample: number;
             /** Totalreward */
             totalReward: number | null;
+            /** Termination */
+            termination: string;
+            /** Advantage */
+            advantage: number | null;
+            /** Discarded */
+            discarded: string | null;
+            /** Turns */
+            turns: number;
+            /** Tokens */
+            tokens: number;
+            /** Prompttext */
+            promptText: string;
             /** Rewards */
             rewards: {
                 [key: string]: number;
             };
-            /** Termination */
-            termination: string;
             /** Errortype */
             errorType: string | null;
             /** Ok */
             ok: boolean;
-            /** Discarded */
-            discarded: string | null;
-            /** Advantage */
-            advantage: number | null;
-            /** Tokens */
-            tokens: number;
-            /** Turns */
-            turns: number;
             /** Tools */
             tools: string[];
         };
@@ -5533,6 +5533,73 @@ export interface operations {
             };
         };
     };
+    get_checkpoints_v1_train_runs__run_id__checkpoints_get: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                run_id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Successful Response */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Checkpoints"];
+                };
+            };
+            /** @description Bad Request */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Unauthorized */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Forbidden */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Not Found */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Validation Error */
+            422: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["HTTPValidationError"];
+                };
+            };
+        };
+    };
     download_v1_train_runs__run_id__checkpoints__name__download_get: {
         parameters: {
             query?: {
@@ -6344,80 +6411,13 @@ export interface operations {
         };
         requestBody?: never;
         responses: {
-            /** @description Server-sent events */
+            /** @description `data: {json}` lines */
             200: {
                 headers: {
                     [name: string]: unknown;
                 };
                 content: {
                     "text/event-stream": string;
-                };
-            };
-            /** @description Bad Request */
-            400: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/json": components["schemas"]["Problem"];
-                };
-            };
-            /** @description Unauthorized */
-            401: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/json": components["schemas"]["Problem"];
-                };
-            };
-            /** @description Forbidden */
-            403: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/json": components["schemas"]["Problem"];
-                };
-            };
-            /** @description Not Found */
-            404: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/json": components["schemas"]["Problem"];
-                };
-            };
-            /** @description Validation Error */
-            422: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/json": components["schemas"]["HTTPValidationError"];
-                };
-            };
-        };
-    };
-    get_checkpoints_v1_train_runs__run_id__checkpoints_get: {
-        parameters: {
-            query?: never;
-            header?: never;
-            path: {
-                run_id: string;
-            };
-            cookie?: never;
-        };
-        requestBody?: never;
-        responses: {
-            /** @description Successful Response */
-            200: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/json": components["schemas"]["Checkpoints"];
                 };
             };
             /** @description Bad Request */
@@ -6816,8 +6816,6 @@ export interface operations {
                 order?: "newest" | "worst" | "best" | "longest";
                 page?: number;
                 limit?: number;
-                mode?: string;
-                externalEvalId?: string | null;
                 step?: number | null;
                 promptMessageId?: string | null;
                 termination?: string | null;
@@ -6827,6 +6825,8 @@ export interface operations {
                 lowest?: number | null;
                 highest?: number | null;
                 component?: string | null;
+                mode?: string;
+                externalEvalId?: string | null;
             };
             header?: never;
             path: {
@@ -6895,8 +6895,6 @@ export interface operations {
     outline_v1_train_runs__run_id__rollouts_outline_get: {
         parameters: {
             query?: {
-                mode?: string;
-                externalEvalId?: string | null;
                 step?: number | null;
                 promptMessageId?: string | null;
                 termination?: string | null;
@@ -6906,6 +6904,8 @@ export interface operations {
                 lowest?: number | null;
                 highest?: number | null;
                 component?: string | null;
+                mode?: string;
+                externalEvalId?: string | null;
             };
             header?: never;
             path: {
@@ -6984,8 +6984,6 @@ export interface operations {
                 text: string;
                 order?: "newest" | "worst" | "best" | "longest";
                 limit?: number;
-                mode?: string;
-                externalEvalId?: string | null;
                 step?: number | null;
                 promptMessageId?: string | null;
                 termination?: string | null;
@@ -6995,6 +6993,8 @@ export interface operations {
                 lowest?: number | null;
                 highest?: number | null;
                 component?: string | null;
+                mode?: string;
+                externalEvalId?: string | null;
             };
             header?: never;
             path: {
@@ -7063,10 +7063,10 @@ export interface operations {
     summary_v1_train_runs__run_id__rollouts_summary_get: {
         parameters: {
             query?: {
-                mode?: string;
-                externalEvalId?: string | null;
                 page?: number;
                 limit?: number;
+                mode?: string;
+                externalEvalId?: string | null;
             };
             header?: never;
             path: {

@@ -6,7 +6,6 @@ answer and everything a model may try instead, and prints one line for each chec
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from os import PathLike
@@ -101,7 +100,7 @@ def validate_env(
     arguments, train_dataset, held_out = _in_place(env_args, train_dataset, eval_dataset)
     eval_dataset = None if held_out is _NO_ROWS else held_out
     report = ValidationReport()
-    say = _print if verbose else _keep_quiet
+    say: Callable[[str], None] = print if verbose else _keep_quiet
     if local:
         diagnosis = examine_sync(
             env_class,
@@ -216,10 +215,6 @@ def answer_lines(diagnosis: Diagnosis) -> list[str]:
             f"  {each.probe}: {quote(each.question)} → {quote(each.answer)} (gold {quote(each.gold)}): {parts}"
         )
     return lines
-
-
-def _print(line: str) -> None:
-    print(line, file=sys.stdout)  # noqa: T201 - the function's contract is to print
 
 
 def _keep_quiet(line: str) -> None:

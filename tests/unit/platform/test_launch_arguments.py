@@ -10,7 +10,7 @@ import pytest
 
 from benchmax.errors import ConfigError, UsageError
 from benchmax.platform.runner.children.train_child import take_own_secrets, train_config
-from benchmax.platform.server.services.runs.launch import check_backend, specs
+from benchmax.platform.server.services.runs.launch_checks import check_backend, specs
 from benchmax.platform.wire.launch_args import launch_args
 from benchmax.platform.wire.launches import check_launch_args
 

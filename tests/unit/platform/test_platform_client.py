@@ -15,9 +15,10 @@ from pathlib import Path
 
 import pytest
 
+from benchmax import config
 from benchmax.envs.base_env import BaseEnv
 from benchmax.errors import ConfigError, UsageError
-from benchmax.platform.client import RolloutClient, StorageClient, TrainerClient, ValidationResult
+from benchmax.platform.client import AsyncTrainerClient, RolloutClient, StorageClient, TrainerClient, ValidationResult
 from benchmax.platform.exceptions import (
     AuthenticationError,
     JobLaunchError,
@@ -406,16 +407,29 @@ def test_the_sdk_is_light():
 
 def test_the_page_of_a_run_is_named_where_published_scripts_print_another(scripted, capsys, monkeypatch):
     paths = dict.fromkeys(("env_cls_path", "env_metadata_path", "train_dataset_path", "eval_dataset_path"), "p")
-    scripted.script((200, {"runId": "run_1"}), (200, {"runId": "run_2", "warnings": ["few rows"]}))
+    scripted.script(
+        (200, {"runId": "run_1"}), (200, {"runId": "run_2", "warnings": ["few rows"]}), (200, {"runId": "run_3"})
+    )
     with TrainerClient("sk_x", scripted.url) as trainer:
         assert trainer.launch_training_run(**paths) == "run_1"
         assert capsys.readouterr() == ("", f"The run is at {scripted.url}/experiments/run_1\n")
         assert trainer.queue_run(**paths) == ("run_2", ["few rows"])
         assert capsys.readouterr() == ("", "")
-        monkeypatch.setattr(trainer, "queue_run", lambda *_: ("run_3", []))
-        trainer.base_url = "https://api.castform.com"
+        assert config.PUBLISHED_URL == "https://api.castform.com"
+        monkeypatch.setattr(config, "PUBLISHED_URL", scripted.url)
         assert trainer.launch_training_run(**paths) == "run_3"
         assert capsys.readouterr() == ("", ""), "there, what they print is right"
+
+
+async def test_warnings_of_the_platform_point_at_the_launch(scripted):
+    paths = dict.fromkeys(("env_cls_path", "env_metadata_path", "train_dataset_path", "eval_dataset_path"), "p")
+    scripted.script(*[(200, {"runId": "run_1", "warnings": ["few rows"]})] * 2)
+    with TrainerClient("sk_x", scripted.url) as trainer, pytest.warns(UserWarning, match="few rows") as blocking:
+        trainer.launch_training_run(**paths)
+    async with AsyncTrainerClient("sk_x", scripted.url) as trainer:
+        with pytest.warns(UserWarning, match="few rows") as awaited:
+            await trainer.launch_training_run(**paths)
+    assert [each.filename for each in (*blocking, *awaited)] == [__file__, __file__]
 
 
 # A sign-in of another client
@@ -441,6 +455,25 @@ def test_what_another_client_kept_does_not_lock_this_one_out(scripted, monkeypat
     if mode == 0o600:
         assert credentials.bearer(None, None, "https://api.castform.com") == "a-bearer"
         assert asked == [("GET", "https://auth.castform.com/api/auth/token")]
+
+
+def test_a_sign_in_is_exchanged_once_for_several_requests(scripted, monkeypatch, tmp_path):
+    session = tmp_path / "session.json"
+    session.write_text(json.dumps({"url": scripted.url, "access_token": "one"}))
+    session.chmod(0o600)
+    monkeypatch.setenv("BENCHMAX_CREDENTIALS_PATH", str(session))
+    for name in ("BENCHMAX_API_KEY", "CASTFORM_API_KEY", "PLATFORM_API_KEY"):
+        monkeypatch.delenv(name, raising=False)
+    answers = [(200, {"runs": []}), (200, {"runs": []}), (200, {"token": "second"}), (200, {"runs": []})]
+    scripted.script((200, {"token": "first"}), *answers)
+    with TrainerClient(base_url=scripted.url) as trainer:
+        trainer.list_runs()
+        trainer.list_runs()
+        credentials.keep_session(scripted.url, "two")
+        trainer.list_runs()
+    asked = [(path, headers["authorization"].removeprefix("Bearer ")) for _, path, headers, _ in scripted.seen]
+    runs, token = "/v1/train/runs", "/api/auth/token"
+    assert asked == [(token, "one"), (runs, "first"), (runs, "first"), (token, "two"), (runs, "second")]
 
 
 class Answer:

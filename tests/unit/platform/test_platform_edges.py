@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import asyncio
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import aclosing
 from types import SimpleNamespace
 
 import pytest
 import typer
+from sqlalchemy.exc import TimeoutError as PoolTimeout
 from typer.testing import CliRunner
 
 from benchmax.bundle import BundleMetadata, inspect_bundle
@@ -19,13 +22,14 @@ from benchmax.files.atomic import write_text
 from benchmax.platform.server.problems import Refused
 from benchmax.platform.server.security.rate_limits import Limiter
 from benchmax.platform.server.services.response_cache import ResponseCache
+from benchmax.platform.server.services.run_feed import Feeds
 from benchmax.platform.store.accounts import user_admin as people
 from benchmax.platform.store.accounts import users
 from benchmax.platform.store.accounts.secrets import Vault
 from benchmax.platform.store.database import make_engine, open_database
 from benchmax.platform.store.datadir import DataDir
+from benchmax.platform.store.runs import events, rollouts, runs
 from benchmax.platform.store.runs import rollout_search as outline
-from benchmax.platform.store.runs import rollouts, runs
 from benchmax.platform.store.tables import Job
 from benchmax.platform.store.uploads import blobs
 from benchmax.platform.wire.launches import LaunchArg, check_launch_args
@@ -128,6 +132,28 @@ def test_kept_charts_count_the_addresses_too(store):
             url = SimpleNamespace(path="/scalars", query=f"mode=train&x={number:0500d}")
             response_cache.answer(SimpleNamespace(url=url, headers={}), session, run, lambda: b"{}")
     assert len(response_cache._kept) < 40
+
+
+async def test_a_feed_outlives_a_database_that_has_no_connection_left(store, monkeypatch):
+    with store.write() as session:
+        run_id = make_run(session).id
+    look, errors = Feeds._look, [PoolTimeout("QueuePool limit reached")]
+
+    def tired(self, *asked):
+        if errors:
+            raise errors.pop()
+        return look(self, *asked)
+
+    monkeypatch.setattr(Feeds, "_look", tired)
+    feeds = Feeds(store)
+    async with aclosing(feeds.follow(run_id, feeds.newest(run_id))) as news:
+        waiting = asyncio.ensure_future(anext(news))
+        while errors:
+            await asyncio.sleep(0.01)
+        with store.write() as session:
+            events.append(session, run_id, category="diagnostic", kind="later", message="there it is")
+        assert b"there it is" in await waiting
+    await feeds.aclose()
 
 
 def test_a_limit_holds_for_many_at_once():

@@ -8,29 +8,20 @@ streams) is a *procedure*: an async function whose first parameter is the `Excha
         await exchange.pause(0.5)
         …
 
-`method`, `procedure` and `iterator`, and their async counterparts, turn these into methods of a client with the same
-parameters. In a blocking client a procedure never waits: its exchange blocks instead, so it runs to its end without an
-event loop.
+`methods` turns both into methods of clients.
 """
 
 from __future__ import annotations
 
-import functools
-import inspect
 from collections.abc import AsyncGenerator, Callable, Coroutine, Generator, Mapping
-from contextlib import aclosing, suppress
+from contextlib import suppress
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Concatenate, Generic, ParamSpec, Protocol, TypeAlias, TypeVar, cast, overload
+from typing import Any, Generic, TypeAlias, TypeVar
 from urllib.parse import quote
 
 from benchmax.platform.sdk.exceptions import TrainerError
 
-if TYPE_CHECKING:
-    from benchmax.platform.sdk.transport import AsyncConnection, Connection, Exchange
-
-P = ParamSpec("P")
 T = TypeVar("T")
-Result = TypeVar("Result", covariant=True)
 Row: TypeAlias = dict[str, Any]
 
 
@@ -95,86 +86,6 @@ def iterate_blocking(items: AsyncGenerator[T]) -> Generator[T]:
                 yield run_blocking(following())
     finally:
         run_blocking(end())
-
-
-class Method(Protocol[P, Result]):
-    """A method with the parameters of the function it was made from."""
-
-    @overload
-    def __get__(self, client: None, owner: type) -> Callable[Concatenate[Any, P], Result]: ...
-    @overload
-    def __get__(self, client: object, owner: type) -> Callable[P, Result]: ...
-
-
-def method(build: Callable[P, Request[T]]) -> Method[P, T]:
-    """A method of a blocking client that sends a request."""
-
-    def call(self: Connection, *args: P.args, **kwargs: P.kwargs) -> T:
-        return run_blocking(self._exchange.ask(build(*args, **kwargs)))
-
-    return cast("Method[P, T]", _named(call, build))
-
-
-def procedure(build: Callable[Concatenate[Exchange, P], Coroutine[Any, Any, T]]) -> Method[P, T]:
-    """A method of a blocking client that carries out a procedure."""
-
-    def call(self: Connection, *args: P.args, **kwargs: P.kwargs) -> T:
-        return run_blocking(build(self._exchange, *args, **kwargs))
-
-    return cast("Method[P, T]", _named(call, build))
-
-
-def iterator(build: Callable[Concatenate[Exchange, P], AsyncGenerator[T]]) -> Method[P, Generator[T]]:
-    """A method of a blocking client that yields what a procedure yields."""
-
-    def call(self: Connection, *args: P.args, **kwargs: P.kwargs) -> Generator[T]:
-        yield from iterate_blocking(build(self._exchange, *args, **kwargs))
-
-    return cast("Method[P, Generator[T]]", _named(call, build))
-
-
-def async_method(build: Callable[P, Request[T]]) -> Method[P, Coroutine[Any, Any, T]]:
-    """A method of an async client that sends a request."""
-
-    async def call(self: AsyncConnection, *args: P.args, **kwargs: P.kwargs) -> T:
-        return await self._exchange.ask(build(*args, **kwargs))
-
-    return cast("Method[P, Coroutine[Any, Any, T]]", _named(call, build))
-
-
-def async_procedure(
-    build: Callable[Concatenate[Exchange, P], Coroutine[Any, Any, T]],
-) -> Method[P, Coroutine[Any, Any, T]]:
-    """A method of an async client that carries out a procedure."""
-
-    async def call(self: AsyncConnection, *args: P.args, **kwargs: P.kwargs) -> T:
-        return await build(self._exchange, *args, **kwargs)
-
-    return cast("Method[P, Coroutine[Any, Any, T]]", _named(call, build))
-
-
-def async_iterator(build: Callable[Concatenate[Exchange, P], AsyncGenerator[T]]) -> Method[P, AsyncGenerator[T]]:
-    """A method of an async client that yields what a procedure yields."""
-
-    async def call(self: AsyncConnection, *args: P.args, **kwargs: P.kwargs) -> AsyncGenerator[T]:
-        async with aclosing(build(self._exchange, *args, **kwargs)) as items:
-            async for item in items:
-                yield item
-
-    return cast("Method[P, AsyncGenerator[T]]", _named(call, build))
-
-
-def _named(call: Callable[..., Any], build: Callable[..., Any]) -> Any:
-    """`call` under the name, documentation and parameters of `build`, with `self` in front."""
-    functools.update_wrapper(call, build)
-    signature = inspect.signature(build)
-    given = [each for each in signature.parameters.values() if each.annotation != "Exchange"]
-    own = inspect.Parameter("self", inspect.Parameter.POSITIONAL_OR_KEYWORD)
-    returns = signature.return_annotation
-    if returns.startswith("Request["):
-        returns = returns[len("Request[") : -1]
-    call.__signature__ = signature.replace(parameters=[own, *given], return_annotation=returns)  # type: ignore[attr-defined]
-    return call
 
 
 # Reading answers

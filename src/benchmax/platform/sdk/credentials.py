@@ -29,6 +29,9 @@ TokenProvider: TypeAlias = Callable[[], str]
 
 CLIENT_ID = "castform-cli"
 DEVICE_GRANT = "urn:ietf:params:oauth:grant-type:device_code"
+_BEARER_SECONDS = 60.0
+"""A sign-in's bearer is used again for so long; platforms let it live for minutes."""
+_bearers: dict[tuple[str, str], tuple[str, float]] = {}
 _NO_KEY = (
     "There is no API key. Set CASTFORM_API_KEY (or BENCHMAX_API_KEY), pass api_key=…, or sign in with `benchmax login`."
 )
@@ -177,10 +180,20 @@ def _session_token(platform: str) -> str | None:
         return None
     if not _private(path):
         raise ConfigError(f"{path} can be read by others. Run `chmod 600 {path}`, or sign in again.")
-    answer = _request("GET", f"{auth_base(platform)}/api/auth/token", headers={"Authorization": f"Bearer {token}"})
+    return _exchanged(auth_base(platform), token)
+
+
+def _exchanged(auth: str, session: str) -> str:
+    """The bearer for a sign-in; kept for a while, so that not every request takes a second one."""
+    bearer, until = _bearers.get((auth, session), ("", 0.0))
+    if time.monotonic() < until:
+        return bearer
+    answer = _request("GET", f"{auth}/api/auth/token", headers={"Authorization": f"Bearer {session}"})
     if answer.status_code != 200:
         raise AuthenticationError("Your sign-in has ended. Run `benchmax login` again.", 401)
-    return str(_object(answer)["token"])
+    bearer = str(_object(answer)["token"])
+    _bearers[auth, session] = bearer, time.monotonic() + _BEARER_SECONDS
+    return bearer
 
 
 def login(
@@ -237,8 +250,6 @@ clear_castform_session = logout
 
 def ensure_session(interactive: bool | None = None) -> str:
     """A token, signing in first when there is none and someone is there to do it."""
-    import sys
-
     try:
         return platform_bearer()
     except AuthenticationError:

@@ -3,28 +3,31 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
-from benchmax.platform.sdk.requests.launches import LaunchArgSpec
+from benchmax.platform.sdk.requests.launches import LaunchArgSpec, list_launch_args
+
+if TYPE_CHECKING:
+    from benchmax.platform.sdk.transport import Exchange
 
 _TABLE_COLUMNS = 120
 """In a narrower terminal a table cannot be read."""
 
 
-def print_launch_args(specs: Sequence[LaunchArgSpec], base_url: str) -> None:
+async def print_launch_args(exchange: Exchange) -> None:
     """Print the launch arguments: as a table where there is room for one, else two lines for each."""
     from rich.console import Console
     from rich.markup import escape
     from rich.table import Table
 
-    rows = [_cells(spec) for spec in specs]
+    rows = [_cells(spec) for spec in await exchange.ask(list_launch_args())]
     console = Console()
     if not console.is_jupyter and (not console.is_terminal or console.width < _TABLE_COLUMNS):
         for name, kind, default, bounds, meaning in rows:
             facts = f"{name}  {kind}" + (f" = {default}" if default else "") + (f"  ({bounds})" if bounds else "")
             print(f"{facts}\n    {meaning}")  # noqa: T201
         return
-    table = Table(title=f"Launch arguments of {base_url}")
+    table = Table(title=f"Launch arguments of {exchange.base_url}")
     for column in ("argument", "type", "default", "range", "meaning"):
         table.add_column(column, no_wrap=column == "argument", overflow="fold")
     for row in rows:

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from benchmax import config
 from benchmax.platform.sdk import credentials
-from benchmax.platform.sdk.calls import async_procedure, procedure
 from benchmax.platform.sdk.credentials import TokenProvider
+from benchmax.platform.sdk.methods import procedure
 from benchmax.platform.sdk.requests import played_rollouts
 from benchmax.platform.sdk.requests.played_rollouts import ExampleValidation as ExampleValidation
 from benchmax.platform.sdk.requests.played_rollouts import ValidationResult as ValidationResult
-from benchmax.platform.sdk.transport import AsyncConnection, Connection
+from benchmax.platform.sdk.transport import AsyncConnection, Connection, Endpoint
 
 
-class RolloutClient(Connection):
-    """Plays single rollouts and groups on the platform."""
+class _RolloutMethods(Endpoint):
+    """What both clients offer."""
 
     def __init__(
         self,
@@ -23,30 +23,17 @@ class RolloutClient(Connection):
         *,
         token_provider: TokenProvider | None = None,
     ) -> None:
-        super().__init__(api_key, _server_url(server_url), timeout, token_provider)
+        address = server_url or config.setting("ROLLOUT_URL") or credentials.base_url()
+        super().__init__(api_key, address, timeout, token_provider)
 
     stream_rollout = procedure(played_rollouts.stream_rollout)
     run_group = procedure(played_rollouts.run_group)
     validate_examples = procedure(played_rollouts.validate_examples)
 
 
-class AsyncRolloutClient(AsyncConnection):
+class RolloutClient(_RolloutMethods, Connection):
+    """Plays single rollouts and groups on the platform."""
+
+
+class AsyncRolloutClient(_RolloutMethods, AsyncConnection):
     """`RolloutClient` for async code."""
-
-    def __init__(
-        self,
-        api_key: str | None = None,
-        server_url: str | None = None,
-        timeout: float = 300.0,
-        *,
-        token_provider: TokenProvider | None = None,
-    ) -> None:
-        super().__init__(api_key, _server_url(server_url), timeout, token_provider)
-
-    stream_rollout = async_procedure(played_rollouts.stream_rollout)
-    run_group = async_procedure(played_rollouts.run_group)
-    validate_examples = async_procedure(played_rollouts.validate_examples)
-
-
-def _server_url(given: str | None) -> str:
-    return given or config.setting("ROLLOUT_URL") or credentials.base_url()

@@ -7,11 +7,10 @@ import time
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from benchmax import config
 from benchmax.errors import UsageError
 from benchmax.platform.sdk.calls import Row, run_blocking
 from benchmax.platform.sdk.requests.rollouts import rollout_rows
-from benchmax.platform.sdk.requests.runs import get_run, metric_rows
+from benchmax.platform.sdk.requests.runs import get_run, metric_rows, page_url
 
 if TYPE_CHECKING:
     from benchmax.platform.sdk.client import AsyncTrainerClient, TrainerClient
@@ -148,13 +147,6 @@ class AsyncTrainingRun:
 
     def __repr__(self) -> str:
         return f"AsyncTrainingRun({self.id!r})"
-
-
-def page_url(base_url: str, run_id: str) -> str:
-    """A run's page in the console of a platform."""
-    hosted = base_url == config.hosted_url()
-    base = config.web_app_url() if hosted or config.setting("WEB_APP_URL") else base_url
-    return f"{base}/experiments/{run_id}"
 
 
 async def _wait(exchange: Exchange, run_id: str, url: str, seconds: float | None, poll: float) -> str:

@@ -25,7 +25,6 @@ CONSOLE = Path(__file__).resolve().parent.parent / "server" / "console" / "saved
 """Where an install puts the console of saved runs."""
 MOST_ROLLOUTS = 2_000
 _PER_FILE = 50
-_PAGE = 1000
 _CHART_POINTS = 2_000
 _PAGE_HTML = """<!doctype html>
 <html lang="en">
@@ -100,23 +99,9 @@ def _answers(client: TrainerClient, run_id: str) -> dict[str, Any]:
     for mode in details["modes"]:
         answers[f"scalars:{mode}"] = client._get(f"{base}/scalars", mode=mode, buckets=_CHART_POINTS)
     for each in answers.get("external-eval", {}).get("evals", []):
-        answers[f"rollouts/comparison:{each['id']}"] = _comparison(client, base, each["id"])
-        summary = client._get(f"{base}/rollouts/comparison/summary", externalEvalId=each["id"])
-        answers[f"rollouts/comparison/summary:{each['id']}"] = summary
+        answers[f"rollouts/comparison:{each['id']}"] = client.get_whole_comparison(run_id, each["id"])
+        answers[f"rollouts/comparison/summary:{each['id']}"] = client.get_comparison_summary(run_id, each["id"])
     return answers
-
-
-def _comparison(client: TrainerClient, base: str, eval_id: str) -> dict[str, Any]:
-    """Every example of a comparison, as one page."""
-    whole: dict[str, Any] = {"modelGroups": [], "compGroups": [], "page": 1, "limit": _PAGE, "total": 0}
-    page = 1
-    while page == 1 or (page - 1) * _PAGE < whole["total"]:
-        found = client._get(f"{base}/rollouts/comparison", externalEvalId=eval_id, page=page, limit=_PAGE)
-        whole["modelGroups"] += found["modelGroups"]
-        whole["compGroups"] += found["compGroups"]
-        whole["total"] = found["total"]
-        page += 1
-    return whole | {"limit": max(_PAGE, whole["total"])}
 
 
 def _indexes(
@@ -124,17 +109,9 @@ def _indexes(
 ) -> Iterator[tuple[str, Iterator[dict[str, Any]]]]:
     for mode in answers["details"]["modes"]:
         if mode != "external-eval":
-            yield mode, _index(client, run_id, mode=mode)
+            yield mode, client.iter_rollouts(run_id, mode=mode)
     for each in answers.get("external-eval", {}).get("evals", []):
-        yield each["id"], _index(client, run_id, externalEvalId=each["id"])
-
-
-def _index(client: TrainerClient, run_id: str, **scope: str) -> Iterator[dict[str, Any]]:
-    page, more = 1, True
-    while more:
-        found = client._get(f"/v1/train/runs/{run_id}/rollouts", page=page, limit=_PAGE, **scope)["data"]
-        yield from found
-        page, more = page + 1, len(found) == _PAGE
+        yield each["id"], client.iter_rollouts(run_id, external_eval_id=each["id"])
 
 
 def _rooms(counts: Mapping[str, int], most: int) -> dict[str, int]:

@@ -17,8 +17,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import IO, Any, Self, TypeAlias, TypeVar
 
-from benchmax import extras, retries
-from benchmax.errors import UsageError
+from benchmax import retries
 from benchmax.platform.sdk import credentials
 from benchmax.platform.sdk.calls import EventStream, Request, Row, as_is, run_blocking
 from benchmax.platform.sdk.credentials import TokenProvider
@@ -223,7 +222,7 @@ class Exchange:
         )
 
 
-class _Endpoint:
+class Endpoint:
     """What both connections know: the platform's address, and how to find the key for it."""
 
     _backend_kind: type[_Backend]
@@ -249,7 +248,7 @@ class _Endpoint:
         return credentials.bearer(self._api_key, self._provider, self.base_url)
 
 
-class Connection(_Endpoint):
+class Connection(Endpoint):
     """A blocking connection. Threads may use one together."""
 
     _backend_kind = _Blocking
@@ -272,7 +271,7 @@ class Connection(_Endpoint):
         return run_blocking(self._exchange.ask(Request(method, path, as_is, json=json)))
 
 
-class AsyncConnection(_Endpoint):
+class AsyncConnection(Endpoint):
     """The same for async code, on one event loop."""
 
     _backend_kind = _Async
@@ -308,8 +307,7 @@ def error_text(answer: Any) -> str:
 
 
 def _httpx() -> Any:
-    try:
-        import httpx2
-    except ImportError:
-        raise UsageError(f"The platform's client needs an extra: {extras.install('platform')}.") from None
+    """Imported when a client is made: who only imports the SDK does not wait for it."""
+    import httpx2
+
     return httpx2

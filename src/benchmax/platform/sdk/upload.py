@@ -23,7 +23,7 @@ from benchmax.envs.datasets.readers import Source, read_rows, source_name
 from benchmax.envs.datasets.rows import json_type
 from benchmax.envs.datasets.run_rows import check_run_rows
 from benchmax.errors import DatasetError, UsageError
-from benchmax.platform.sdk.client import StorageClient
+from benchmax.platform.sdk.storage_client import StorageClient
 
 NAME_CHARS = 200
 

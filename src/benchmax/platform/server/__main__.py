@@ -11,6 +11,7 @@ from benchmax.errors import BenchmaxError
 from benchmax.platform.server.app import serve
 from benchmax.platform.server.settings import ServerSettings
 from benchmax.platform.store.datadir import DataDir
+from benchmax.ports import DEFAULT_PORT
 
 
 def main() -> int:
@@ -18,7 +19,7 @@ def main() -> int:
     parser.add_argument("--data", help="data directory (BENCHMAX_DATA, ~/.benchmax)")
     parser.add_argument("--database-url", default=setting("DATABASE_URL") or None)
     parser.add_argument("--host", default="127.0.0.1")
-    parser.add_argument("--port", type=int, default=8765)
+    parser.add_argument("--port", type=int, default=DEFAULT_PORT)
     parser.add_argument("--public-url")
     parser.add_argument("--allow-host", action="append", default=[])
     parser.add_argument("--trusted-proxy", action="append", default=[])

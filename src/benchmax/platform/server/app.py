@@ -44,7 +44,7 @@ LOCAL_USER = "local@localhost"
 
 
 def create_app(settings: ServerSettings, database: Database) -> FastAPI:
-    """The app; RuntimeError when a route is in no list of `access`."""
+    """The app; RuntimeError when a route is in no list of `scopes`."""
     logs.configure()
     services = ServerServices(settings, database)
 
@@ -109,7 +109,7 @@ def _key_works(db: Session, credentials: Path) -> bool:
 def base_url(settings: ServerSettings) -> str:
     if settings.public_url:
         return settings.public_url.rstrip("/")
-    host = "127.0.0.1" if settings.host in ("0.0.0.0", "") else settings.host
+    host = settings.reached_at
     return f"http://[{host}]:{settings.port}" if ":" in host else f"http://{host}:{settings.port}"
 
 

@@ -36,7 +36,6 @@ def install(app: FastAPI) -> None:
     app.add_exception_handler(HTTPException, _refused)
     app.add_exception_handler(RequestValidationError, _invalid)
     app.add_exception_handler(BenchmaxError, _usage)
-    app.add_exception_handler(OperationalError, _database)
     app.add_exception_handler(DatabaseError, _database)
     app.add_exception_handler(IntegrityError, _taken)
     app.add_exception_handler(DataError, _data)

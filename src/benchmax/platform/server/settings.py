@@ -47,8 +47,18 @@ class ServerSettings:
             return False
 
     @property
+    def reached_at(self) -> str:
+        """Where this machine reaches it: the loopback address for a server on every address."""
+        try:
+            every = ipaddress.ip_address(self.host or "0.0.0.0")
+        except ValueError:
+            return self.host
+        if not every.is_unspecified:
+            return self.host
+        return "127.0.0.1" if every.version == 4 else "::1"
+
+    @property
     def hosts(self) -> frozenset[str]:
         """Every name this server answers to."""
-        wildcard = self.host in ("0.0.0.0", "::", "")
         named = {urlsplit(self.public_url or "").hostname or "127.0.0.1"}
-        return LOOPBACK | self.allowed_hosts | named | (frozenset() if wildcard else {self.host})
+        return LOOPBACK | self.allowed_hosts | named | {self.reached_at}

@@ -11,7 +11,7 @@ from benchmax.platform.server.security.scopes import AccessTable
 from benchmax.platform.server.services.live_sessions import LiveSessions
 from benchmax.platform.server.services.model_sessions import ModelSessions
 from benchmax.platform.server.services.response_cache import ResponseCache
-from benchmax.platform.server.services.sse import Feeds
+from benchmax.platform.server.services.run_feed import Feeds
 from benchmax.platform.server.settings import ServerSettings
 from benchmax.platform.store.accounts.secrets import Vault
 from benchmax.platform.store.database import Database
@@ -42,3 +42,11 @@ async def services_of(request: Request) -> ServerServices:
 
 
 Services = Annotated[ServerServices, Depends(services_of)]
+
+
+async def address_of(request: Request, services: Services) -> str:
+    return (services.settings.public_url or str(request.base_url)).rstrip("/")
+
+
+Address = Annotated[str, Depends(address_of)]
+"""Where the caller reaches this server."""

@@ -42,9 +42,9 @@ class _Row(NamedTuple):
     cpu: Any
     """Default on CPU; None leaves the choice to the trainer."""
     gpu: Any
-    low: float | None
-    high: float | None
-    text: str
+    min: float | None
+    max: float | None
+    description: str
     becomes: str = ""
     """The trainer's setting; empty where `settings_tree` does more than copy."""
     warn_above: float | None = None
@@ -107,13 +107,11 @@ TABLE = (
 )  # fmt: skip
 
 
-def count_gpus() -> int:
-    """GPUs runs may use."""
-    return len(gpu_names())
-
-
 def gpu_names() -> list[str]:
-    """Those CUDA_VISIBLE_DEVICES leaves, or all of this machine, `BENCHMAX_GPUS` at most; found without torch."""
+    """GPUs that runs may use: those CUDA_VISIBLE_DEVICES leaves, or all of this machine, `BENCHMAX_GPUS` at most.
+
+    They are found without torch.
+    """
     most = setting("GPUS")
     if most and not most.isdecimal():
         raise ConfigError(f"BENCHMAX_GPUS is {most!r}. Give a number, 0 for none.")
@@ -128,26 +126,18 @@ def gpu_names() -> list[str]:
 
 def launch_args(gpu: bool | None = None, models: Sequence[str] = (), backends: Sequence[str] = ()) -> list[LaunchArg]:
     """All arguments, with defaults that suit this machine. Given `models` or `backends`, others are refused."""
-    gpu = count_gpus() > 0 if gpu is None else gpu
-    specs = [
+    gpu = bool(gpu_names()) if gpu is None else gpu
+    choices = {"model": models, "backend": backends}
+    return [
         LaunchArg.model_validate(
             {
-                "name": row.name,
-                "label": row.label,
-                "type": row.type,
-                "description": row.text,
+                **row._asdict(),
                 "default": row.gpu if gpu else row.cpu,
-                "min": row.low,
-                "max": row.high,
-                "warn_above": row.warn_above,
-                "enum": list(row.enum) or None,
+                "enum": list(choices.get(row.name) or row.enum) or None,
             }
         )
         for row in TABLE
     ]
-    for spec, choices in zip(specs, (models, backends), strict=False):  # the first two rows
-        spec.enum = list(choices) or spec.enum
-    return specs
 
 
 def complete_args(args: Mapping[str, Any], gpu: bool | None = None) -> dict[str, Any]:
@@ -181,7 +171,7 @@ def sft_args(given: Mapping[str, Any]) -> tuple[dict[str, Any], list[str]]:
 
 def settings_tree(args: Mapping[str, Any], rows: int, gpu: bool | None = None) -> dict[str, Any]:
     """The trainer's settings for checked arguments and so many training rows."""
-    gpu = count_gpus() > 0 if gpu is None else gpu
+    gpu = bool(gpu_names()) if gpu is None else gpu
     given, args = args, complete_args(args, gpu)
     steps = total_steps(args, rows)
     turn, whole = args["max_new_tokens"], args["max_rollout_len"]

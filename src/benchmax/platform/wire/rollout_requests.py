@@ -76,3 +76,4 @@ class BatchRequest(BaseModel):
     group_size: int | None = Field(default=None, ge=1, le=64)
     max_in_flight: int | None = Field(default=None, ge=1, le=256)
     max_context_tokens: int | None = Field(default=None, ge=1)
+    """Taken from clients that send it, and not used: `options` bounds a rollout's turns and tokens."""

@@ -47,25 +47,30 @@ class TokenRun(Wire):
     logprobs: list[float] | None = None
 
 
-class RolloutDetails(Wire):
+class RolloutFacts(Wire):
+    """What is known of a rollout without its record."""
+
     id: str
     step: int
     mode: str
     prompt_message_id: str
     sample: int
+    total_reward: float | None
+    termination: str
+    advantage: float | None
+    discarded: str | None
+    turns: int
+    tokens: int
+
+
+class RolloutDetails(RolloutFacts):
     prompt_messages: list[dict[str, Any]]
     messages: list[dict[str, Any]]
     """The turns after the prompt."""
     rewards: list[NamedReward]
     unscored: dict[str, str]
-    total_reward: float | None
     task: dict[str, Any] | None
-    termination: str
     error: dict[str, Any] | None
-    advantage: float | None
-    discarded: str | None
-    turns: int
-    tokens: int
     tool_events: list[dict[str, Any]]
     logs: list[dict[str, Any]]
     seconds: dict[str, float]
@@ -75,22 +80,11 @@ class RolloutDetails(Wire):
     """The exact tokens of the conversation; None when the run did not save them (`output.save_tokens`)."""
 
 
-class RolloutItem(Wire):
-    id: str
-    step: int
-    mode: str
-    prompt_message_id: str
+class RolloutItem(RolloutFacts):
     prompt_text: str
-    sample: int
-    total_reward: float | None
     rewards: dict[str, float]
-    termination: str
     error_type: str | None
     ok: bool
-    discarded: str | None
-    advantage: float | None
-    tokens: int
-    turns: int
     tools: list[str]
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import asyncio
-import errno
 import logging
 import os
 import sys
@@ -123,25 +122,18 @@ def failure(error: BaseException, run_dir: Path) -> Exit:
     from benchmax.bundle import BundlingError
     from benchmax.errors import RewardError, UsageError
     from benchmax.extras import explain
-    from benchmax.memory import out_of_memory
+    from benchmax.memory import disk_is_full, out_of_memory
 
     if isinstance(error, UsageError | BundlingError | RewardError):
         return Exit(MISTAKE, str(error))
     if isinstance(error, ImportError) and (advice := explain(error)) is not None:
         return Exit(MISTAKE, f"{advice} (on the platform's machine), then resume the run.")
-    if _is_full(error):
+    if disk_is_full(error):
         where = getattr(error, "filename", None) or run_dir
         return Exit(NO_SPACE, f"No space left on {where}. Free some, then resume the run.")
     if out_of_memory(error):
         return Exit(NO_MEMORY, f"Out of memory: {error}. Use a smaller model, group_size or max_rollout_len.")
     return Exit(CRASHED, f"{type(error).__name__}: {error}")
-
-
-def _is_full(error: BaseException) -> bool:
-    """Whether a disk is full; native libraries have errors of their own for it, with the system's text."""
-    if isinstance(error, OSError):
-        return error.errno in (errno.ENOSPC, errno.EDQUOT)
-    return os.strerror(errno.ENOSPC) in str(error)
 
 
 def _write_exit(run_dir: Path, ended: Exit) -> None:

@@ -10,7 +10,6 @@ from typing import Any
 from benchmax.inference.local import LocalModel
 from benchmax.inference.server.completions import LocalCompletions, StreamFailed
 from benchmax.inference.server.openai_api import ChatRequest
-from benchmax.models.api_errors import error_body, error_response
 
 Send = Callable[[Mapping[str, Any]], None]
 
@@ -29,18 +28,13 @@ class Completions:
         try:
             chat = ChatRequest.read(json.dumps(request["body"]).encode())
             if not chat.stream:
-                send({"reply": await self._completions.chat(chat)})
+                send({"reply": await self._completions.whole(chat)})
                 return
-            async with aclosing(self._completions.chat_stream(chat)) as chunks:
+            async with aclosing(self._completions.stream(chat)) as chunks:
                 async for chunk in chunks:
                     send({"chunk": chunk})
         except StreamFailed as failed:
             send({"status": 500, "error": failed.body})
         except Exception as error:
-            send(self._failure(error))
-
-    def _failure(self, error: Exception) -> dict[str, Any]:
-        status, body = error_response(error)
-        if trouble := self._model.engine.trouble if status == 500 else "":
-            status, body = 503, error_body(trouble, kind="server_error", code="model_unavailable")
-        return {"status": status, "error": body}
+            status, body = self._completions.failure(error)
+            send({"status": status, "error": body})

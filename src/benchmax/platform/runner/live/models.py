@@ -9,7 +9,8 @@ from pathlib import Path
 from typing import Any
 
 from benchmax.envs.types import ToolDefinition
-from benchmax.inference.local import LocalModel, OnTokens
+from benchmax.inference.engine.request import OnTokens
+from benchmax.inference.local import LocalModel
 from benchmax.inference.server.stream import TextStream
 from benchmax.inference.tokens.chat import parse_reply
 from benchmax.inference.tokens.token_model import Sampled, TokenConversation

@@ -10,14 +10,7 @@ from typing import TYPE_CHECKING
 
 from benchmax.errors import UsageError
 from benchmax.files.archives import unpack_tar
-from benchmax.platform.sdk.calls import (
-    Request,
-    Row,
-    get,
-    part_of_path,
-    rows_in,
-    run_path,
-)  # fmt: skip
+from benchmax.platform.sdk.calls import Request, Row, get, part_of_path, rows_in, run_path
 
 if TYPE_CHECKING:
     from benchmax.platform.sdk.transport import Exchange

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import sys
+import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from benchmax import config
 from benchmax.errors import UsageError
 from benchmax.platform.sdk.calls import Request, Row, get, post, post_for, run_path
 from benchmax.platform.sdk.exceptions import JobLaunchError, TrainerError
+from benchmax.platform.sdk.requests.runs import page_url
 
 if TYPE_CHECKING:
     from benchmax.platform.sdk.transport import Exchange
@@ -51,6 +55,41 @@ def _spec(arg: Row) -> LaunchArgSpec:
         warn_above=arg.get("warnAbove"),
         enum=arg.get("enum"),
     )
+
+
+async def launch_training_run(
+    exchange: Exchange,
+    training_run_type: str | None = None,
+    env_cls_path: str | None = None,
+    env_metadata_path: str | None = None,
+    train_dataset_path: str | None = None,
+    eval_dataset_path: str | None = None,
+    name: str | None = None,
+    launcher_args: Mapping[str, Any] | None = None,
+    extra_secrets: Mapping[str, str] | None = None,
+) -> str:
+    """Launch a run on four uploads (`upload_training_run`); returns its id. The type may be left out.
+
+    `extra_secrets` become environment variables of this run alone. On a platform of your own, the address of the
+    run's page is printed on stderr.
+    """
+    run_id, warned = await queue_run(
+        exchange, training_run_type, env_cls_path, env_metadata_path, train_dataset_path, eval_dataset_path, name,
+        launcher_args, extra_secrets,
+    )  # fmt: skip
+    for warning in warned:
+        warnings.warn(warning, stacklevel=_depth_of_the_sdk())
+    if exchange.base_url != config.PUBLISHED_URL:  # whose scripts print it themselves
+        print(f"The run is at {page_url(exchange.base_url, run_id)}", file=sys.stderr)  # noqa: T201
+    return run_id
+
+
+def _depth_of_the_sdk() -> int:
+    """How far above the caller of this the SDK was called; that differs between a blocking and an async client."""
+    depth, frame = 0, sys._getframe(1)
+    while frame.f_back and frame.f_globals["__name__"].startswith("benchmax.platform.sdk."):
+        depth, frame = depth + 1, frame.f_back
+    return depth + 1
 
 
 async def queue_run(

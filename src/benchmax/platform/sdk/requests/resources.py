@@ -5,17 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from benchmax.platform.sdk.calls import (
-    Request,
-    Row,
-    as_object,
-    delete,
-    get,
-    part_of_path,
-    post,
-    post_for,
-    rows_in,
-)  # fmt: skip
+from benchmax.platform.sdk.calls import Request, Row, as_object, delete, get, part_of_path, post, post_for, rows_in
 
 if TYPE_CHECKING:
     from benchmax.platform.sdk.transport import Exchange

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import AsyncGenerator
+from contextlib import aclosing
 from typing import TYPE_CHECKING, Any
 
 from benchmax.platform.sdk.calls import Request, Row, as_is, as_object, get, part_of_path, rows_in, run_path
@@ -43,22 +45,35 @@ def get_rollout_component_averages(run_id: str, *, mode: str = "eval") -> Reques
     return get(run_path(run_id, "rollouts/component-averages"), as_is, mode=mode)
 
 
-def list_rollouts(run_id: str, *, mode: str = "eval", page: int = 1, limit: int = PAGE) -> Request[list[Row]]:
-    """Index rows of rollouts, newest step first."""
-    return get(run_path(run_id, "rollouts"), rows_in("data"), mode=mode, page=page, limit=limit)
+def list_rollouts(
+    run_id: str, *, mode: str = "eval", page: int = 1, limit: int = PAGE, external_eval_id: str | None = None
+) -> Request[list[Row]]:
+    """Index rows of rollouts, newest step first; `iter_rollouts` yields all of them."""
+    query = {"mode": mode, "page": page, "limit": limit, "externalEvalId": external_eval_id}
+    return get(run_path(run_id, "rollouts"), rows_in("data"), **query)
+
+
+async def iter_rollouts(
+    exchange: Exchange, run_id: str, *, mode: str = "eval", external_eval_id: str | None = None
+) -> AsyncGenerator[Row]:
+    """Index rows of all rollouts, newest step first."""
+    page, more = 1, True
+    while more:
+        found = await exchange.ask(list_rollouts(run_id, mode=mode, page=page, external_eval_id=external_eval_id))
+        for row in found:
+            yield row
+        page, more = page + 1, len(found) == PAGE
 
 
 async def rollout_rows(exchange: Exchange, run_id: str, mode: str, limit: int) -> list[Row]:
     """Index rows of up to `limit` rollouts, each reward component as `reward/<name>`."""
     rows: list[Row] = []
-    page = 1
-    while len(rows) < limit:
-        found = await exchange.ask(list_rollouts(run_id, mode=mode, page=page))
-        rows += map(_flat, found)
-        if len(found) < PAGE:
-            break
-        page += 1
-    return rows[:limit]
+    async with aclosing(iter_rollouts(exchange, run_id, mode=mode)) as found:
+        async for row in found:
+            if len(rows) == limit:
+                break
+            rows.append(_flat(row))
+    return rows
 
 
 def _flat(row: Row) -> Row:

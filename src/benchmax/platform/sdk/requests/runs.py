@@ -6,7 +6,7 @@ from collections.abc import AsyncGenerator
 from contextlib import aclosing, suppress
 from typing import TYPE_CHECKING, Any
 
-from benchmax import retries
+from benchmax import config, retries
 from benchmax.platform.sdk.calls import EventStream, Request, Row, as_object, delete, get, post, rows_in, run_path
 from benchmax.platform.sdk.exceptions import TrainerError
 
@@ -17,6 +17,13 @@ PAGE = 1000
 """The most rows a server returns at once."""
 _FEED_TRIES = 6
 _FEED_SECONDS = 60.0
+
+
+def page_url(base_url: str, run_id: str) -> str:
+    """A run's page in the console of a platform."""
+    hosted = base_url == config.hosted_url()
+    base = config.web_app_url() if hosted or config.setting("WEB_APP_URL") else base_url
+    return f"{base}/experiments/{run_id}"
 
 
 async def list_runs(exchange: Exchange, *, include_config: bool = False) -> list[Row]:
@@ -161,18 +168,41 @@ def rescore_run(run_id: str, *, environment: str | None = None, name: str = "") 
     return post(run_path(run_id, "rescore"), {"environment": environment, "name": name})
 
 
-def get_comparison(run_id: str, external_eval_id: str, *, page: int = 1, limit: int = 50) -> Request[Row]:
-    """`{modelGroups, compGroups}`: the run's latest eval beside another model's."""
-    path = run_path(run_id, "rollouts/comparison")
-    return get(path, as_object, externalEvalId=external_eval_id, page=page, limit=limit)
+def get_comparison(
+    run_id: str,
+    external_eval_id: str | None = None,
+    *,
+    other_run_id: str | None = None,
+    page: int = 1,
+    limit: int = 50,
+) -> Request[Row]:
+    """`{modelGroups, compGroups, total}`: the run's latest eval beside another model's, or another run's latest."""
+    query = {"externalEvalId": external_eval_id, "otherRunId": other_run_id, "page": page, "limit": limit}
+    return get(run_path(run_id, "rollouts/comparison"), as_object, **query)
+
+
+async def get_whole_comparison(
+    exchange: Exchange, run_id: str, external_eval_id: str | None = None, *, other_run_id: str | None = None
+) -> Row:
+    """The same with every example, as one page."""
+    whole: Row = {"modelGroups": [], "compGroups": [], "page": 1, "limit": PAGE, "total": 1}
+    page = 1
+    while (page - 1) * PAGE < whole["total"]:
+        asked = get_comparison(run_id, external_eval_id, other_run_id=other_run_id, page=page, limit=PAGE)
+        found = await exchange.ask(asked)
+        whole["modelGroups"] += found["modelGroups"]
+        whole["compGroups"] += found["compGroups"]
+        whole["total"] = found["total"]
+        page += 1
+    return whole | {"limit": max(PAGE, whole["total"])}
 
 
 def get_comparison_summary(
     run_id: str, external_eval_id: str | None = None, *, other_run_id: str | None = None
 ) -> Request[Row]:
     """`{n, components}`: the run's latest eval against another's, each component paired by example."""
-    path = run_path(run_id, "rollouts/comparison/summary")
-    return get(path, as_object, externalEvalId=external_eval_id, otherRunId=other_run_id)
+    query = {"externalEvalId": external_eval_id, "otherRunId": other_run_id}
+    return get(run_path(run_id, "rollouts/comparison/summary"), as_object, **query)
 
 
 async def metric_rows(exchange: Exchange, run_id: str, mode: str | None = None) -> list[Row]:

@@ -8,28 +8,16 @@ from fastapi import Path, Query
 from sqlalchemy import select
 
 from benchmax.errors import UsageError
-from benchmax.models.address_rules import AddressRules, check_literal
 from benchmax.platform.server.problems import Refused
 from benchmax.platform.server.security.authentication import Caller, shown_key
-from benchmax.platform.server.services.live_sessions import reach_of
-from benchmax.platform.server.services.models import is_here
-from benchmax.platform.server.services.runs.run_views import key_info
+from benchmax.platform.server.services.models import check_elsewhere
+from benchmax.platform.server.services.shapes import shape
 from benchmax.platform.server.state import Services
 from benchmax.platform.server.threads import Router
 from benchmax.platform.store.accounts import audit, users
 from benchmax.platform.store.accounts import secrets as vault
 from benchmax.platform.store.tables import Endpoint
-from benchmax.platform.wire.accounts import (
-    AuditLine,
-    AuditList,
-    KeyList,
-    KeyRequest,
-    NewKey,
-    SecretList,
-    SecretName,
-    SecretValue,
-    WhoAmI,
-)
+from benchmax.platform.wire import accounts as wire
 from benchmax.platform.wire.base import Success
 from benchmax.platform.wire.models import EndpointInfo, EndpointList, EndpointRequest
 
@@ -39,11 +27,11 @@ _SecretName = Annotated[str, Path(max_length=200, pattern=r"^[A-Za-z_][A-Za-z0-9
 
 
 @router.get("/whoami")
-def whoami(services: Services, caller: Caller) -> WhoAmI:
+def whoami(services: Services, caller: Caller) -> wire.WhoAmI:
     """Who you are to the server."""
     with services.database.read() as db:
         has_password = users.has_password(db, caller.user_id)
-    return WhoAmI(
+    return wire.WhoAmI(
         id=caller.user_id,
         email=caller.email,
         role=caller.role,
@@ -54,14 +42,15 @@ def whoami(services: Services, caller: Caller) -> WhoAmI:
 
 
 @router.get("/keys")
-def list_keys(services: Services, caller: Caller) -> KeyList:
+def list_keys(services: Services, caller: Caller) -> wire.KeyList:
     """Your keys, without the keys themselves."""
     with services.database.read() as db:
-        return KeyList(keys=[key_info(key) for key in users.keys_of(db, caller.user_id)])
+        found = users.keys_of(db, caller.user_id)
+    return wire.KeyList(keys=[shape(wire.KeyInfo, key, revoked=key.revoked is not None) for key in found])
 
 
 @router.post("/keys", status_code=201)
-def create_key(services: Services, caller: Caller, body: KeyRequest) -> NewKey:
+def create_key(services: Services, caller: Caller, body: wire.KeyRequest) -> wire.NewKey:
     """A new key. Its text is in this answer and nowhere else; one made by a key ends with that key."""
     services.limiter.hit("key", caller.user_id)
     beyond = set(body.scopes) - caller.scopes
@@ -73,7 +62,7 @@ def create_key(services: Services, caller: Caller, body: KeyRequest) -> NewKey:
             db, caller.user_id, name=body.name, scopes=body.scopes, days=body.days, parent=parent
         )
         caller.note(db, "key.create", row.id, prefix=row.prefix, scopes=row.scopes)
-    return NewKey(**dict(key_info(row)), key=text)
+    return shape(wire.NewKey, row, revoked=False, key=text)
 
 
 @router.delete("/keys/{key_id}")
@@ -88,15 +77,15 @@ def revoke_key(services: Services, caller: Caller, key_id: Annotated[str, Path(m
 
 
 @router.get("/secrets")
-def list_secrets(services: Services, caller: Caller) -> SecretList:
+def list_secrets(services: Services, caller: Caller) -> wire.SecretList:
     """Names of your secrets. Their values are never returned."""
     with services.database.read() as db:
         found = vault.names(db, caller.user_id)
-    return SecretList(secrets=[SecretName(name=row.name, created_at=row.created) for row in found])
+    return wire.SecretList(secrets=[shape(wire.SecretName, row) for row in found])
 
 
 @router.put("/secrets/{name}")
-def put_secret(services: Services, caller: Caller, name: _SecretName, body: SecretValue) -> Success:
+def put_secret(services: Services, caller: Caller, name: _SecretName, body: wire.SecretValue) -> Success:
     """Store a secret; your runs get it as an environment variable."""
     with services.database.write() as db:
         services.vault.put(db, caller.user_id, name, body.value)
@@ -127,9 +116,7 @@ def list_endpoints(services: Services, caller: Caller) -> EndpointList:
 @router.post("/endpoints", status_code=201)
 def create_endpoint(services: Services, caller: Caller, body: EndpointRequest) -> EndpointInfo:
     """Name an OpenAI-compatible server; its key is stored encrypted and never returned."""
-    check_literal(body.base_url, AddressRules.of(reach_of(services.settings)))
-    if is_here(services.settings, body.base_url):
-        raise UsageError("This is the platform's own address. Its models need no endpoint: name them as they are.")
+    check_elsewhere(services.settings, body.base_url, "Its models need no endpoint: name them as they are.")
     with services.database.write() as db:
         users.refuse_own_key(db, body.base_url, body.api_key or "")
         taken = select(Endpoint.id).where(Endpoint.owner_id == caller.user_id, Endpoint.name == body.name)
@@ -167,34 +154,13 @@ def list_audit(
     caller: Caller,
     limit: Annotated[int, Query(ge=1, le=1000)] = 100,
     before: Annotated[int | None, Query(ge=1, le=2**62)] = None,
-) -> AuditList:
+) -> wire.AuditList:
     """Who did what, newest first: yours, or everyone's for an administrator."""
     mine = None if caller.role == "admin" else caller.user_id
     with services.database.read() as db:
         found = audit.page(db, user_id=mine, limit=limit, before=before)
-    return AuditList(
-        entries=[
-            AuditLine(
-                id=row.id,
-                created_at=row.time,
-                user_id=row.user_id,
-                actor=row.actor,
-                action=row.action,
-                target=row.target,
-                address=row.address,
-                details=row.details,
-            )
-            for row in found
-        ]
-    )
+    return wire.AuditList(entries=[shape(wire.AuditLine, row) for row in found])
 
 
 def _endpoint(row: Endpoint) -> EndpointInfo:
-    return EndpointInfo(
-        id=row.id,
-        name=row.name,
-        base_url=row.base_url,
-        model=row.model,
-        has_key=row.secret_id is not None,
-        created_at=row.created,
-    )
+    return shape(EndpointInfo, row, has_key=row.secret_id is not None)

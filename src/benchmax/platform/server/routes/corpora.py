@@ -6,7 +6,6 @@ import hashlib
 from typing import Annotated, Any
 
 from fastapi import Path, Query
-from sqlalchemy import select
 from sqlalchemy.orm import Session
 
 from benchmax import limits
@@ -14,22 +13,13 @@ from benchmax.envs.datasets.rows import deeper
 from benchmax.errors import UsageError
 from benchmax.platform.server.problems import Refused
 from benchmax.platform.server.security.authentication import Caller
+from benchmax.platform.server.services.shapes import shape
 from benchmax.platform.server.state import Services
 from benchmax.platform.server.threads import Router, in_threads
 from benchmax.platform.store.tables import Chunk, Corpus
 from benchmax.platform.store.uploads import corpora
+from benchmax.platform.wire import corpora as wire
 from benchmax.platform.wire.base import Success
-from benchmax.platform.wire.corpora import (
-    ChunkInfo,
-    ChunkPage,
-    ChunksAdded,
-    ChunksRequest,
-    CorpusInfo,
-    CorpusRequest,
-    SearchHit,
-    SearchRequest,
-    SearchResults,
-)
 from benchmax.search.filters import predicate
 
 router = Router(prefix="/v1/corpora", tags=["corpora"])
@@ -38,7 +28,7 @@ CorpusId = Annotated[str, Path(max_length=80)]
 
 
 @router.post("", status_code=201)
-def create_corpus(services: Services, caller: Caller, body: CorpusRequest) -> CorpusInfo:
+def create_corpus(services: Services, caller: Caller, body: wire.CorpusRequest) -> wire.CorpusInfo:
     """A new, empty corpus."""
     with services.database.write() as db:
         mine = corpora.of_owner(db, caller.user_id)
@@ -53,14 +43,14 @@ def create_corpus(services: Services, caller: Caller, body: CorpusRequest) -> Co
 
 
 @router.get("")
-def list_corpora(services: Services, caller: Caller) -> list[CorpusInfo]:
+def list_corpora(services: Services, caller: Caller) -> list[wire.CorpusInfo]:
     """Your corpora."""
     with services.database.read() as db:
         return [_info(db, corpus) for corpus in corpora.of_owner(db, caller.user_id)]
 
 
 @router.get("/{corpus_id}")
-def get_corpus(services: Services, caller: Caller, corpus_id: CorpusId) -> CorpusInfo:
+def get_corpus(services: Services, caller: Caller, corpus_id: CorpusId) -> wire.CorpusInfo:
     """One of your corpora."""
     with services.database.read() as db:
         return _info(db, _own(db, caller.user_id, corpus_id))
@@ -76,7 +66,7 @@ def delete_corpus(services: Services, caller: Caller, corpus_id: CorpusId) -> Su
 
 
 @router.post("/{corpus_id}/chunks")
-def add_chunks(services: Services, caller: Caller, corpus_id: CorpusId, body: ChunksRequest) -> ChunksAdded:
+def add_chunks(services: Services, caller: Caller, corpus_id: CorpusId, body: wire.ChunksRequest) -> wire.ChunksAdded:
     """Add up to 100 chunks; one with a known id is replaced. Without an id, the content is the id."""
     chunks = [
         {"id": chunk.id or hashlib.sha256(chunk.content.encode()).hexdigest(), **chunk.model_dump(exclude={"id"})}
@@ -88,7 +78,7 @@ def add_chunks(services: Services, caller: Caller, corpus_id: CorpusId, body: Ch
         if corpora.count(db, corpus_id) > corpora.MOST_CHUNKS:
             raise UsageError(f"A corpus holds {corpora.MOST_CHUNKS:,} chunks. Put the rest into another one.")
     ids = [str(chunk["id"]) for chunk in chunks]
-    return ChunksAdded(inserted_count=len(ids), chunk_ids=ids)
+    return wire.ChunksAdded(inserted_count=len(ids), chunk_ids=ids)
 
 
 @router.get("/{corpus_id}/chunks")
@@ -98,20 +88,20 @@ def list_chunks(
     corpus_id: CorpusId,
     limit: Annotated[int, Query(ge=1, le=1000)] = 100,
     cursor: Annotated[int, Query(ge=0, le=2**62)] = 0,
-) -> ChunkPage:
+) -> wire.ChunkPage:
     """The chunks in the order they came; pass `nextCursor` on for more."""
     with services.database.read() as db:
         _own(db, caller.user_id, corpus_id)
         found = corpora.page(db, corpus_id, limit=limit, after=cursor)
-    return ChunkPage(
-        results=[ChunkInfo(id=chunk.id, content=chunk.content, metadata=_shown(chunk)) for chunk in found],
+    return wire.ChunkPage(
+        results=[wire.ChunkInfo(id=chunk.id, content=chunk.content, metadata=_shown(chunk)) for chunk in found],
         next_cursor=str(found[-1].n) if len(found) == limit else None,
     )
 
 
 @router.post("/{corpus_id}/search")
 @in_threads("reads")
-def search(services: Services, caller: Caller, corpus_id: CorpusId, body: SearchRequest) -> SearchResults:
+def search(services: Services, caller: Caller, corpus_id: CorpusId, body: wire.SearchRequest) -> wire.SearchResults:
     """Chunks that hold words of the query, best first; `metadata` names values they must have.
 
     `filters` are `{"and": […]}`, `{"or": […]}`, `{"not": …}` and `{"field", "op", "value"}`, one in the other.
@@ -122,9 +112,9 @@ def search(services: Services, caller: Caller, corpus_id: CorpusId, body: Search
         _own(db, caller.user_id, corpus_id)
         hits, total = corpora.search(db, corpus_id, body.query, limit=body.limit, offset=body.offset, passes=passes)
     results = [
-        SearchHit(id=chunk.id, content=chunk.content, metadata=_shown(chunk), score=score) for chunk, score in hits
+        wire.SearchHit(id=chunk.id, content=chunk.content, metadata=_shown(chunk), score=score) for chunk, score in hits
     ]
-    return SearchResults(results=results, total=total, query=body.query)
+    return wire.SearchResults(results=results, total=total, query=body.query)
 
 
 def _shown(chunk: Chunk) -> dict[str, Any]:
@@ -133,17 +123,12 @@ def _shown(chunk: Chunk) -> dict[str, Any]:
 
 
 def _own(db: Session, user_id: str, corpus_id: str) -> Corpus:
-    found = db.scalars(select(Corpus).where(Corpus.id == corpus_id, Corpus.owner_id == user_id)).one_or_none()
+    found = corpora.get(db, user_id, corpus_id)
     if found is None:
         raise Refused(404, "You have no such corpus. Check its id.")
     return found
 
 
-def _info(db: Session, corpus: Corpus) -> CorpusInfo:
-    return CorpusInfo(
-        id=corpus.id,
-        name=corpus.name,
-        chunk_count=corpora.count(db, corpus.id),
-        created_at=corpus.created,
-        updated_at=corpus.updated or corpus.created,
-    )
+def _info(db: Session, corpus: Corpus) -> wire.CorpusInfo:
+    chunks = corpora.count(db, corpus.id)
+    return shape(wire.CorpusInfo, corpus, chunk_count=chunks, updated_at=corpus.updated or corpus.created)

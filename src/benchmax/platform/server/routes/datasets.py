@@ -3,28 +3,28 @@
 from __future__ import annotations
 
 import re
+from functools import lru_cache
 from itertools import islice
+from pathlib import Path
 from typing import Annotated, Any
 
 from fastapi import Query, Request, Response
-from starlette.concurrency import run_in_threadpool
-from starlette.requests import ClientDisconnect
 
 from benchmax.envs.catalogue import environments, is_named
-from benchmax.envs.datasets.readers import FORMATS, file_format
+from benchmax.envs.datasets.readers import FORMATS
 from benchmax.envs.datasets.run_rows import check_count
 from benchmax.errors import UsageError
 from benchmax.platform.server.problems import Refused
-from benchmax.platform.server.routes.storage import BlobPathText, broken_upload, pieces
+from benchmax.platform.server.routes.storage import BlobPathText, receive
 from benchmax.platform.server.security.authentication import Caller, Principal
 from benchmax.platform.server.services import catalogue
 from benchmax.platform.server.services.datasets import stored_rows, uploaded
-from benchmax.platform.server.services.datasets.preview import PREVIEW_ROWS, reads_some
-from benchmax.platform.server.services.runs.launch import row_reader
+from benchmax.platform.server.services.datasets.preview import PREVIEW_ROWS, count_lines, has_row_per_line, reads_some
+from benchmax.platform.server.services.runs.launch_checks import row_reader
+from benchmax.platform.server.services.shapes import shape
 from benchmax.platform.server.state import Services
 from benchmax.platform.server.threads import Router, in_threads, read_file
 from benchmax.platform.store.runs import runs
-from benchmax.platform.store.tables import Blob
 from benchmax.platform.store.uploads import blobs, uploads
 from benchmax.platform.wire.base import Success
 from benchmax.platform.wire.datasets import DatasetInfo, DatasetList, DatasetPreview, RowAdded, RowRequest
@@ -50,29 +50,21 @@ def list_datasets(
     """Your datasets, newest first."""
     with services.database.read() as db:
         found = uploads.datasets_of(db, caller.user_id, tuple(FORMATS), prefix, limit)
-    uncounted = [blob for path, blob in found if blob.rows is None and _has_row_per_line(path.path)]
+    uncounted = [blob for path, blob in found if blob.rows is None and has_row_per_line(path.path)]
     small = [blob for blob in uncounted if blob.size <= _COUNTED_BYTES][:_COUNTED_FILES]
-    counts = {
-        blob.sha256: stored_rows.count_lines(services.blobs.path(blob.sha256))
-        for blob in small
-        if _is_there(services, blob)
-    }
+    files = {blob.sha256: services.blobs.path(blob.sha256) for blob in small}
+    counts = {sha256: _count_once(file) for sha256, file in files.items() if file.is_file()}
     return DatasetList(
         datasets=[
-            DatasetInfo(
-                path=path.path,
-                bytes=blob.size,
-                rows=counts.get(blob.sha256, blob.rows),
-                sha256=blob.sha256,
-                updated_at=path.updated,
-            )
-            for path, blob in found
+            shape(DatasetInfo, path, bytes=blob.size, rows=counts.get(blob.sha256, blob.rows)) for path, blob in found
         ]
     )
 
 
-def _is_there(services: Services, blob: Blob) -> bool:
-    return services.blobs.path(blob.sha256).is_file()
+@lru_cache(maxsize=10_000)
+def _count_once(blob: Path) -> int:
+    """Rows of a file that has one on each line; the content of a blob never changes."""
+    return count_lines(blob)
 
 
 @router.get("/preview", response_model=DatasetPreview)
@@ -125,14 +117,8 @@ async def create_dataset(
 ) -> DatasetPreview:
     """Store a CSV, TSV, JSON, JSON lines or Parquet file, as it is, under `datasets/NAME`."""
     path = _path(name)
-    try:
-        with services.blobs.receive() as incoming:
-            async for piece in pieces(request, services.settings.idle_seconds):
-                await run_in_threadpool(incoming.write, piece)
-            sha256 = await run_in_threadpool(incoming.keep)
-    except (ClientDisconnect, OSError) as error:
-        raise broken_upload(error) from None
-    return await read_file(caller.user_id, _keep, services, caller, path, sha256, incoming.size, environment)
+    sha256, size = await receive(request, services)
+    return await read_file(caller.user_id, _keep, services, caller, path, sha256, size, environment)
 
 
 def _keep(
@@ -166,11 +152,6 @@ def _reader(services: Services, caller: Principal, environment: str | None) -> s
     with services.database.read() as db:
         uploaded = catalogue.find(db, caller.user_id, environment).uploaded
     return row_reader(services.blobs, uploaded.cls_sha256, uploaded.metadata_sha256) if uploaded else None
-
-
-def _has_row_per_line(path: str) -> bool:
-    known = file_format(path)
-    return known is not None and known.row_per_line
 
 
 def _path(name: str) -> str:

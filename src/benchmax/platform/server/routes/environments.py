@@ -2,30 +2,24 @@
 
 from __future__ import annotations
 
+from itertools import chain
 from typing import Annotated, Any
 
 from fastapi import Path
 from sqlalchemy.orm import Session
 
+from benchmax.errors import UsageError
 from benchmax.platform.server.problems import Refused
 from benchmax.platform.server.security.authentication import Caller
-from benchmax.platform.server.services import catalogue
+from benchmax.platform.server.services import catalogue, models
 from benchmax.platform.server.services.catalogue import Environment
 from benchmax.platform.server.services.datasets import uploaded
-from benchmax.platform.server.services.runs.launch import models
+from benchmax.platform.server.services.shapes import shape
 from benchmax.platform.server.state import Services
 from benchmax.platform.server.threads import Router
 from benchmax.platform.store.queue import one_off_jobs
 from benchmax.platform.store.tables import OneOffJob
-from benchmax.platform.wire.environments import (
-    DoctorFinding,
-    DoctorReport,
-    DoctorReports,
-    DoctorRequest,
-    DoctorStarted,
-    EnvironmentDetails,
-    EnvironmentList,
-)
+from benchmax.platform.wire import environments as wire
 
 router = Router(prefix="/v1/environments", tags=["environments"])
 
@@ -35,16 +29,16 @@ MOST_AT_ONCE = 2
 
 
 @router.get("")
-def list_environments(services: Services, caller: Caller) -> EnvironmentList:
+def list_environments(services: Services, caller: Caller) -> wire.EnvironmentList:
     """The built-in environments, then your uploads, newest first."""
     with services.database.read() as db:
         found = catalogue.everything(db, caller.user_id)
         tools = one_off_jobs.tools(db, caller.user_id)
-    return EnvironmentList(environments=[catalogue.info(services.blobs, each, tools) for each in found])
+    return wire.EnvironmentList(environments=[catalogue.info(services.blobs, each, tools) for each in found])
 
 
 @router.get("/{environment_id}")
-def get_environment(services: Services, caller: Caller, environment_id: EnvironmentId) -> EnvironmentDetails:
+def get_environment(services: Services, caller: Caller, environment_id: EnvironmentId) -> wire.EnvironmentDetails:
     """One environment, with its source and its manifest."""
     with services.database.read() as db:
         found = catalogue.find(db, caller.user_id, environment_id)
@@ -54,8 +48,8 @@ def get_environment(services: Services, caller: Caller, environment_id: Environm
 
 @router.post("/{environment_id}/doctor", status_code=201)
 def start_doctor(
-    services: Services, caller: Caller, environment_id: EnvironmentId, body: DoctorRequest | None = None
-) -> DoctorStarted:
+    services: Services, caller: Caller, environment_id: EnvironmentId, body: wire.DoctorRequest | None = None
+) -> wire.DoctorStarted:
     """Examine an environment on rows, in a process of its own; ask for the report until it is complete."""
     path = body.dataset_path if body else None
     with services.database.write() as db:
@@ -66,14 +60,15 @@ def start_doctor(
         options = _files(db, caller.user_id, found, path) | _model(body)
         row = one_off_jobs.start(db, caller.user_id, "doctor", environment_id, options=options)
         caller.note(db, "environment.doctor", environment_id, report=row.id)
-    return DoctorStarted(report_id=row.id)
+    return wire.DoctorStarted(report_id=row.id)
 
 
-def _model(body: DoctorRequest | None) -> dict[str, Any]:
+def _model(body: wire.DoctorRequest | None) -> dict[str, Any]:
     if body is None or body.model is None:
         return {}
-    if body.model not in models():
-        raise Refused(422, f"There is no model {body.model!r} here. Choose one of: {', '.join(models())}.")
+    known = sorted(chain(*models.local_names()))
+    if body.model not in known:
+        raise UsageError(f"There is no model {body.model!r} here. Choose one of: {', '.join(known)}.")
     return {"model": body.model}
 
 
@@ -88,21 +83,18 @@ def _files(db: Session, owner_id: str, found: Environment, path: str | None) -> 
 
 
 @router.get("/{environment_id}/doctor")
-def list_reports(services: Services, caller: Caller, environment_id: EnvironmentId) -> DoctorReports:
+def list_reports(services: Services, caller: Caller, environment_id: EnvironmentId) -> wire.DoctorReports:
     """The doctor's reports on an environment, newest first."""
     with services.database.read() as db:
         catalogue.find(db, caller.user_id, environment_id)
         found = one_off_jobs.of_subject(db, caller.user_id, "doctor", environment_id)
-    return DoctorReports(reports=[report_info(row) for row in found])
+    return wire.DoctorReports(reports=[report_info(row) for row in found])
 
 
 @router.get("/{environment_id}/doctor/{report_id}")
 def get_report(
-    services: Services,
-    caller: Caller,
-    environment_id: EnvironmentId,
-    report_id: Annotated[str, Path(max_length=80)],
-) -> DoctorReport:
+    services: Services, caller: Caller, environment_id: EnvironmentId, report_id: Annotated[str, Path(max_length=80)]
+) -> wire.DoctorReport:
     """One report: how far it is, and when it is complete what was found."""
     with services.database.read() as db:
         row = one_off_jobs.find(db, caller.user_id, "doctor", report_id)
@@ -111,22 +103,12 @@ def get_report(
     return report_info(row)
 
 
-def report_info(row: OneOffJob) -> DoctorReport:
+def report_info(row: OneOffJob) -> wire.DoctorReport:
     seen = row.result
-    findings = [DoctorFinding(**each, message=f"{each['title']} {each['fix']}") for each in seen.get("findings") or ()]
+    findings = [
+        wire.DoctorFinding(**each, message=f"{each['title']} {each['fix']}") for each in seen.get("findings") or ()
+    ]
     known = {name: seen[name] for name in ("ok", "rows", "examples", "seconds", "tools") if name in seen}
     parts = {name: seen.get(name) or [] for name in ("checks", "components", "answers")}
     parts |= {"model": row.options.get("model"), "signal": seen.get("signal") or None}
-    return DoctorReport.model_validate(
-        {
-            "id": row.id,
-            "environment": row.subject,
-            "status": row.status,
-            "status_reason": row.reason,
-            "created_at": row.created,
-            "ended_at": row.ended,
-            "findings": findings,
-            **known,
-            **parts,
-        }
-    )
+    return shape(wire.DoctorReport, row, environment=row.subject, findings=findings, **known, **parts)

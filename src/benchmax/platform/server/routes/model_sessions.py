@@ -15,31 +15,24 @@ from benchmax.platform.server.security.authentication import Caller, Principal, 
 from benchmax.platform.server.services import models
 from benchmax.platform.server.services.model_sessions import ModelSession
 from benchmax.platform.server.services.recorded_calls import recorded_answer
-from benchmax.platform.server.state import Services
+from benchmax.platform.server.services.shapes import shape
+from benchmax.platform.server.state import Address, Services
 from benchmax.platform.server.threads import Router, in_threads
 from benchmax.platform.store.tables import ApiKey
+from benchmax.platform.wire import models as wire
 from benchmax.platform.wire.base import Success
-from benchmax.platform.wire.models import (
-    ChatBody,
-    ModelCard,
-    ModelCards,
-    ModelSessionInfo,
-    ModelSessionOpened,
-    ModelSessionRecord,
-    ModelSessionRequest,
-)
 
 router = Router(prefix="/v1/sessions", tags=["models"])
 
 SessionId = Annotated[str, Path(max_length=128, pattern=r"^[A-Za-z0-9][A-Za-z0-9._:-]*$")]
-_RECORD: dict[int | str, dict[str, Any]] = {200: {"model": ModelSessionRecord}}
+_RECORD: dict[int | str, dict[str, Any]] = {200: {"model": wire.ModelSessionRecord}}
 _ANY_BODY: dict[str, Any] = {"requestBody": {"content": {"application/json": {}}}}
 
 
 @router.put("/{session_id}")
 def open_session(
-    request: Request, services: Services, caller: Caller, session_id: SessionId, body: ModelSessionRequest
-) -> ModelSessionOpened:
+    services: Services, caller: Caller, address: Address, session_id: SessionId, body: wire.ModelSessionRequest
+) -> wire.ModelSessionOpened:
     """A model at an address and with a key of its own. Your last session of this name ends, its calls are forgotten."""
     services.limiter.hit("model_session", caller.user_id)
     with services.database.read() as db:
@@ -47,30 +40,30 @@ def open_session(
     if key is None:
         raise Refused(403, "A session is opened with an API key, and ends with it. Send `Authorization: Bearer sk_…`.")
     chosen = models.choose_own(services, caller.user_id, body.model)
-    session, text = services.model_sessions.open(
-        caller.user_id,
-        session_id,
-        key.id,
+    session = ModelSession(
+        id=session_id,
+        owner_id=caller.user_id,
+        key_id=key.id,
         asked_model=body.model,
         model=chosen.model,
         note=chosen.note,
         max_context_tokens=body.max_context_tokens,
         expires=_end(body, key),
     )
-    base = (services.settings.public_url or str(request.base_url)).rstrip("/")
-    return ModelSessionOpened(**_info(session), session_key=text, base_url=f"{base}/v1/sessions/{session_id}")
+    text = services.model_sessions.open(session)
+    return shape(wire.ModelSessionOpened, session, session_key=text, base_url=f"{address}/v1/sessions/{session_id}")
 
 
 @router.get("/{session_id}/models")
-def list_session_models(services: Services, caller: Caller, session_id: SessionId) -> ModelCards:
+def list_session_models(services: Services, caller: Caller, session_id: SessionId) -> wire.ModelCards:
     """The model of the session: it answers whichever is named."""
     session = _own(services, caller, session_id)
-    return ModelCards(data=[ModelCard(id=session.model, owned_by=f"session {session.id}")])
+    return wire.ModelCards(data=[wire.ModelCard(id=session.model, owned_by=f"session {session.id}")])
 
 
 @router.post("/{session_id}/chat/completions", response_class=Response, responses=ANSWER)
 async def complete_session_chat(
-    request: Request, services: Services, caller: Caller, session_id: SessionId, body: ChatBody
+    request: Request, services: Services, caller: Caller, session_id: SessionId, body: wire.ChatBody
 ) -> Response:
     """Answer a chat by the session's model, and record it."""
     services.limiter.hit("completion", caller.user_id)
@@ -85,7 +78,7 @@ def collect_session(services: Services, caller: Caller, session_id: SessionId) -
     """The session's calls in the order in which they began; one that is under way comes when it is over."""
     session = _own(services, caller, session_id)
     kept = b",".join(services.model_sessions.calls_of(session))  # JSON already
-    record = ModelSessionRecord(**_info(session), call_count=session.begun, truncated=session.truncated, calls=[])
+    record = shape(wire.ModelSessionRecord, session, call_count=session.begun, calls=[])
     head = record.model_dump_json().encode().removesuffix(b"[]}")
     return Response(head + b"[" + kept + b"]}", media_type="application/json")
 
@@ -105,20 +98,7 @@ def _own(services: Services, caller: Principal, session_id: str) -> ModelSession
     return session
 
 
-def _info(session: ModelSession) -> dict[str, Any]:
-    return dict(
-        ModelSessionInfo(
-            id=session.id,
-            model=session.model,
-            note=session.note,
-            max_context_tokens=session.max_context_tokens,
-            created_at=session.created,
-            expires_at=session.expires,
-        )
-    )
-
-
-def _end(body: ModelSessionRequest, key: ApiKey) -> float:
+def _end(body: wire.ModelSessionRequest, key: ApiKey) -> float:
     """When a session ends: no later than the key that opens it."""
     seconds = limits.MODEL_SESSION_SECONDS if body.ttl_seconds is None else body.ttl_seconds
     return min(time.time() + min(seconds, limits.MODEL_SESSION_MOST_SECONDS), key.expires or float("inf"))

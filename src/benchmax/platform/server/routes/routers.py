@@ -17,6 +17,7 @@ from benchmax.platform.server.routes import (
 )
 from benchmax.platform.server.routes.runs import (
     checkpoints,
+    evals,
     launching,
     playground,
     rollout_stream,
@@ -36,6 +37,7 @@ ROUTERS = tuple(
         run_pages,
         checkpoints,
         runs,
+        evals,
         rollouts,
         corpora,
         account,

@@ -15,21 +15,12 @@ from benchmax.platform.server.routes import console
 from benchmax.platform.server.security.authentication import COOKIE, Caller, cookie_token
 from benchmax.platform.server.security.middleware import client_address
 from benchmax.platform.server.security.passwords import check_password, hash_password
-from benchmax.platform.server.state import Services
+from benchmax.platform.server.services.shapes import shape
+from benchmax.platform.server.state import Address, Services
 from benchmax.platform.server.threads import Router
 from benchmax.platform.store.accounts import audit, users
 from benchmax.platform.store.tables import ApiKey
-from benchmax.platform.wire.accounts import (
-    DeviceApproval,
-    DeviceCodeAnswer,
-    DeviceCodeRequest,
-    DeviceToken,
-    DeviceTokenRequest,
-    DeviceWaiting,
-    PasswordChange,
-    SignOut,
-    TokenAnswer,
-)
+from benchmax.platform.wire import accounts as wire
 from benchmax.platform.wire.base import Success
 
 router = Router(tags=["sign-in"])
@@ -111,7 +102,7 @@ def logout(request: Request, services: Services, caller: Caller) -> Response:
 
 
 @router.post("/v1/password")
-def change_password(request: Request, services: Services, caller: Caller, body: PasswordChange) -> Success:
+def change_password(request: Request, services: Services, caller: Caller, body: wire.PasswordChange) -> Success:
     """Change the password. Every other login ends; keys stay."""
     address = client_address(request.scope)
     services.limiter.hit("login", address)
@@ -132,7 +123,7 @@ def change_password(request: Request, services: Services, caller: Caller, body: 
 
 
 @router.post("/v1/sign-out")
-def sign_out_everywhere(services: Services, caller: Caller, body: SignOut) -> Success:
+def sign_out_everywhere(services: Services, caller: Caller, body: wire.SignOut) -> Success:
     """End every login of yours, this one too; with `keys`, revoke every other API key as well."""
     with services.database.write() as db:
         ended = users.sign_out(db, caller.user_id)
@@ -145,13 +136,15 @@ def sign_out_everywhere(services: Services, caller: Caller, body: SignOut) -> Su
 
 
 @router.post("/api/auth/device/code")
-def device_code(request: Request, services: Services, body: DeviceCodeRequest) -> DeviceCodeAnswer:
+def device_code(
+    request: Request, services: Services, address: Address, body: wire.DeviceCodeRequest
+) -> wire.DeviceCodeAnswer:
     """A code for the device, and one for its user to type."""
     services.limiter.hit("device", client_address(request.scope))
     with services.database.write() as db:
         token, row = users.create_device_code(db, body.client_id, client_address(request.scope))
-    page = f"{_base(request, services)}/device"
-    return DeviceCodeAnswer(
+    page = f"{address}/device"
+    return wire.DeviceCodeAnswer(
         device_code=token,
         user_code=row.user_code,
         verification_uri=page,
@@ -161,8 +154,8 @@ def device_code(request: Request, services: Services, body: DeviceCodeRequest) -
     )
 
 
-@router.post("/api/auth/device/token", response_model=DeviceToken)
-def device_token(request: Request, services: Services, body: DeviceTokenRequest) -> Any:
+@router.post("/api/auth/device/token", response_model=wire.DeviceToken)
+def device_token(request: Request, services: Services, body: wire.DeviceTokenRequest) -> Any:
     """The token, once the user has approved; until then an OAuth error code."""
     if body.grant_type != DEVICE_GRANT:
         return _oauth_error("unsupported_grant_type")
@@ -184,30 +177,24 @@ def device_token(request: Request, services: Services, body: DeviceTokenRequest)
         )
         address = client_address(request.scope)
         audit.note(db, "key.create", user_id=found.user_id, actor="device", target=row.id, address=address)
-    return DeviceToken(access_token=text, expires_in=max(0, int((row.expires or 0.0) - time.time())))
+    return wire.DeviceToken(access_token=text, expires_in=max(0, int((row.expires or 0.0) - time.time())))
 
 
 @router.get("/api/auth/device")
 def show_device(
     services: Services, caller: Caller, user_code: Annotated[str, Query(alias="userCode", max_length=20)]
-) -> DeviceWaiting:
+) -> wire.DeviceWaiting:
     """Which device waits with this code, and where it asked from: look before you approve."""
     services.limiter.hit("device", caller.user_id)
     with services.database.read() as db:
         row = users.find_user_code(db, user_code)
         if row is None:
             raise Refused(404, _NO_DEVICE)
-        return DeviceWaiting(
-            user_code=row.user_code,
-            client_id=row.client_id,
-            address=row.address,
-            created_at=row.created,
-            expires_at=row.expires,
-        )
+        return shape(wire.DeviceWaiting, row)
 
 
 @router.post("/api/auth/device/approve")
-def approve_device(services: Services, caller: Caller, body: DeviceApproval) -> Success:
+def approve_device(services: Services, caller: Caller, body: wire.DeviceApproval) -> Success:
     """Let the device that shows this code act as you, or not. Approved with a key, it can do what that key can."""
     services.limiter.hit("device", caller.user_id)
     with services.database.write() as db:
@@ -221,17 +208,13 @@ def approve_device(services: Services, caller: Caller, body: DeviceApproval) -> 
 
 
 @router.get("/api/auth/token")
-def token(request: Request, caller: Caller) -> TokenAnswer:
+def token(request: Request, caller: Caller) -> wire.TokenAnswer:
     """The bearer to use with the API: the one you sent. Sessions of browsers need none."""
     scheme, _, shown = request.headers.get("authorization", "").partition(" ")
     if scheme.lower() != "bearer":
         raise Refused(403, "Only a device's token can be exchanged. Make a key on the settings page instead.")
-    return TokenAnswer(token=shown.strip())
+    return wire.TokenAnswer(token=shown.strip())
 
 
 def _oauth_error(word: str) -> JSONResponse:
     return JSONResponse({"error": word}, 400)
-
-
-def _base(request: Request, services: Services) -> str:
-    return (services.settings.public_url or str(request.base_url)).rstrip("/")

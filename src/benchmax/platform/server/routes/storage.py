@@ -14,7 +14,8 @@ from benchmax.envs.datasets.readers import FORMATS
 from benchmax.errors import UsageError
 from benchmax.platform.server.problems import Refused
 from benchmax.platform.server.security.authentication import Caller
-from benchmax.platform.server.state import Services
+from benchmax.platform.server.services.shapes import shape
+from benchmax.platform.server.state import Address, Services
 from benchmax.platform.server.threads import Router, in_threads, run_write
 from benchmax.platform.store.tables import Upload
 from benchmax.platform.store.uploads import blobs, uploads
@@ -30,9 +31,9 @@ BlobPathText = Annotated[str, Query(min_length=1, max_length=blobs.PATH_CHARS)]
 @router.get("/v1/storage/upload-url")
 @in_threads("writes")
 def upload_url(
-    request: Request,
     services: Services,
     caller: Caller,
+    address: Address,
     path: BlobPathText,
     mime_type: Annotated[str, Query(alias="mimeType", min_length=1, max_length=100)],
     minutes: Annotated[int, Query(alias="expiresInMinutes", ge=1, le=1440)] = _MINUTES,
@@ -43,9 +44,8 @@ def upload_url(
     with services.database.write() as db:
         there = blobs.find(db, caller.user_id, path)
         token, upload = blobs.create_upload(db, caller.user_id, path, mime_type, minutes * 60.0, caller.key_id)
-    base = (services.settings.public_url or str(request.base_url)).rstrip("/")
     return UploadUrl(
-        upload_url=f"{base}/v1/storage/uploads/{token}",
+        upload_url=f"{address}/v1/storage/uploads/{token}",
         expires_at=upload.expires,
         blob_path=path,
         will_overwrite=there is not None,
@@ -60,38 +60,25 @@ async def upload(request: Request, services: Services, token: Annotated[str, Pat
     """Take a file. The token in the address is what allows it; no other credentials are asked for."""
     permit = await run_write(_claim, services, token)
     try:
-        with services.blobs.receive() as incoming:
-            async for piece in pieces(request, services.settings.idle_seconds):
-                await run_in_threadpool(incoming.write, piece)
-            sha256 = await run_in_threadpool(incoming.keep)
-        await run_write(_name, services, permit, sha256, incoming.size)
-    except BaseException as error:
+        sha256, size = await receive(request, services)
+        await run_write(_name, services, permit, sha256, size)
+    except BaseException:
         await asyncio.shield(run_write(_give_back, services, permit))
-        if isinstance(error, ClientDisconnect | OSError):
-            raise broken_upload(error) from None
         raise
-    return {"blobPath": permit.path, "sha256": sha256, "bytes": incoming.size}
+    return {"blobPath": permit.path, "sha256": sha256, "bytes": size}
 
 
-def broken_upload(error: ClientDisconnect | OSError) -> Refused:
-    """Why a file did not come whole."""
-    if isinstance(error, OSError):
-        return Refused(507, f"The file cannot be stored: {error.strerror}. Free some space on the server.")
-    return Refused(400, "The connection was lost before the whole file was here. Send it again.")
-
-
-async def pieces(request: Request, idle_seconds: float) -> Any:
-    """A body as it comes; 408 when nothing comes for so long."""
-    stream = request.stream().__aiter__()
-    while True:
-        try:
-            async with asyncio.timeout(idle_seconds):
-                piece = await anext(stream)
-        except StopAsyncIteration:
-            return
-        except TimeoutError:
-            raise Refused(408, f"Nothing came for {idle_seconds:g} s. Send the file again.") from None
-        yield piece
+async def receive(request: Request, services: Services) -> tuple[str, int]:
+    """Store a body as it comes; returns its SHA-256 and size."""
+    try:
+        with services.blobs.receive() as incoming:
+            async for piece in request.stream():
+                await run_in_threadpool(incoming.write, piece)
+            return await run_in_threadpool(incoming.keep), incoming.size
+    except ClientDisconnect:
+        raise Refused(400, "The connection was lost before the whole file was here. Send it again.") from None
+    except OSError as error:
+        raise Refused(507, f"The file cannot be stored: {error.strerror}. Free some space on the server.") from None
 
 
 def _claim(services: Services, token: str) -> Upload:
@@ -127,11 +114,4 @@ def files(
     """Your uploads, newest first."""
     with services.database.read() as db:
         found = blobs.paths_of(db, caller.user_id, prefix, limit)
-    return StoredFiles(
-        files=[
-            StoredFile(
-                path=path.path, bytes=blob.size, mime_type=path.mime_type, sha256=blob.sha256, updated_at=path.updated
-            )
-            for path, blob in found
-        ]
-    )
+    return StoredFiles(files=[shape(StoredFile, path, bytes=blob.size) for path, blob in found])

@@ -10,6 +10,7 @@ from benchmax.errors import UsageError
 from benchmax.platform.server.problems import Refused
 from benchmax.platform.server.security.authentication import Caller, Principal, shown_key
 from benchmax.platform.server.security.passwords import hash_password
+from benchmax.platform.server.services.shapes import shape
 from benchmax.platform.server.state import Services
 from benchmax.platform.server.threads import Router
 from benchmax.platform.store.accounts import user_admin, users
@@ -75,11 +76,4 @@ def _check_key(key: ApiKey | None, role: str) -> None:
 
 
 def _info(user: User, runs: int) -> UserInfo:
-    return UserInfo(
-        id=user.id,
-        name=user.email,
-        role=user.role,
-        has_password=user.password_hash is not None,
-        created_at=user.created,
-        runs=runs,
-    )
+    return shape(UserInfo, user, name=user.email, has_password=user.password_hash is not None, runs=runs)

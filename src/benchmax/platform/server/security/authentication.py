@@ -37,13 +37,7 @@ class Principal:
     def note(self, db: Session, action: str, target: str = "", **details: object) -> None:
         """Write what the caller did to the audit log."""
         audit.note(
-            db,
-            action,
-            user_id=self.user_id,
-            actor=self.actor,
-            target=target,
-            address=self.address,
-            details=details,
+            db, action, user_id=self.user_id, actor=self.actor, target=target, address=self.address, details=details
         )
 
 

@@ -82,7 +82,7 @@ class Body:
             return max(0.001, BODY_SECONDS - spent)
         if spent > 60.0 and self._taken < SLOWEST_RATE * (spent - 60.0):
             return 0.001
-        return self._idle_seconds + 1.0
+        return self._idle_seconds
 
     def _take(self, piece: bytes) -> None:
         self._taken += len(piece)

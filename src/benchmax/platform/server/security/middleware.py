@@ -24,7 +24,7 @@ from benchmax.platform.server.problems import Refused, problem, unexpected
 from benchmax.platform.server.security.authentication import Principal, cookie_token
 from benchmax.platform.server.security.bodies import OPEN_BYTES, Bodies, Body, is_hang_up, too_large
 from benchmax.platform.server.security.run_access import find_readable
-from benchmax.platform.server.security.scopes import AccessTable, Level, check_scope
+from benchmax.platform.server.security.scopes import Level, check_scope
 from benchmax.platform.server.security.session_keys import identify
 from benchmax.platform.server.security.stream_watch import StreamWatch
 from benchmax.platform.server.settings import ServerSettings
@@ -59,7 +59,6 @@ class Guard:
     def __init__(self, app: ASGIApp, services: ServerServices) -> None:
         self._app = app
         self._services = services
-        self._doors: AccessTable | None = None
         self._streams = StreamWatch()
         self._bodies = Bodies()
         self._feeds = OpenStreams()
@@ -76,9 +75,11 @@ class Guard:
             headers = Headers(scope=scope)
             check_host(headers, scope["path"], self._services.settings)
             check_origin(scope, headers)
-            self._check_length(scope, headers)
-            await self._let_in(scope, headers)
-            await self._with_body(scope, headers, receive, answer)
+            level, run_id = self._services.access_table.find(scope["method"], scope["path"])
+            most = self._most(scope, level)
+            check_length(headers, most)
+            await self._let_in(scope, headers, level, run_id)
+            await self._with_body(scope, headers, receive, answer, most)
         except HTTPException as refused:
             if not is_hang_up(refused):
                 said = dict(refused.headers or {})
@@ -91,9 +92,9 @@ class Guard:
                 raise
             await response(scope, receive, answer.send)
 
-    async def _with_body(self, scope: Scope, headers: Headers, receive: Receive, answer: _Answer) -> None:
+    async def _with_body(self, scope: Scope, headers: Headers, receive: Receive, answer: _Answer, most: int) -> None:
         idle = self._services.settings.idle_seconds
-        body = Body(receive, self._bodies, most=self._most(scope), stored=_is_stored(scope), idle_seconds=idle)
+        body = Body(receive, self._bodies, most=most, stored=_is_stored(scope), idle_seconds=idle)
         try:
             with self._feeds.place(scope):
                 await self._serve(scope, headers, body.receive, answer)
@@ -114,7 +115,8 @@ class Guard:
             await answer.end()
 
     def _watched(self, scope: Scope, headers: Headers, bound: asyncio.Timeout) -> AbstractContextManager[None]:
-        _, run_id = self._services.access_table.find(scope["method"], scope["path"])
+        shown: Run | None = scope.get("run")
+        run_id = shown.id if shown else None
 
         def may_read() -> bool:
             try:
@@ -125,12 +127,10 @@ class Guard:
                 return True  # the database is away: nothing is known
             return run_id is None or run is not None
 
-        shown = headers.get("authorization") or cookie_token(headers)
-        return self._streams.watching((shown, run_id), may_read, bound)
+        credentials = headers.get("authorization") or cookie_token(headers)
+        return self._streams.watching((credentials, run_id), may_read, bound)
 
-    async def _let_in(self, scope: Scope, headers: Headers) -> None:
-        self._doors = self._doors or self._services.access_table
-        level, run_id = self._doors.find(scope["method"], scope["path"])
+    async def _let_in(self, scope: Scope, headers: Headers, level: Level, run_id: str | None) -> None:
         if level == "open":
             return
         async with self._opening if _is_feed(scope) else nullcontext():
@@ -147,22 +147,12 @@ class Guard:
         principal = identify(database, sessions, headers, path, client_address(scope), note_use=note_use)
         return principal, None if run_id is None else find_readable(database, run_id, principal)
 
-    def _most(self, scope: Scope) -> int:
-        uploads = _is_stored(scope) and scope["method"] == "PUT"
-        if uploads:
+    def _most(self, scope: Scope, level: Level) -> int:
+        """Bytes of the body."""
+        if _is_stored(scope) and scope["method"] == "PUT":
             return self._services.settings.upload_bytes
         # What anyone may send is held in memory before the caller is known.
-        return OPEN_BYTES if self._level(scope) == "open" else self._services.settings.body_bytes
-
-    def _level(self, scope: Scope) -> Level:
-        return self._services.access_table.level(scope["method"], scope["path"])
-
-    def _check_length(self, scope: Scope, headers: Headers) -> None:
-        length = headers.get("content-length", "0")
-        if not length.isdigit():
-            raise Refused(400, "The Content-Length is not a number.")
-        if int(length) > self._most(scope):
-            raise too_large(self._most(scope))
+        return OPEN_BYTES if level == "open" else self._services.settings.body_bytes
 
 
 class _Answer:
@@ -221,6 +211,14 @@ def check_host(headers: Headers, path: str, settings: ServerSettings) -> None:
         name, plain = "", False
     if not plain or name.lower() not in settings.hosts:
         raise Refused(421, "This server does not answer to that Host. Use the address that `benchmax status` shows.")
+
+
+def check_length(headers: Headers, most: int) -> None:
+    length = headers.get("content-length", "0")
+    if not length.isdigit():
+        raise Refused(400, "The Content-Length is not a number.")
+    if int(length) > most:
+        raise too_large(most)
 
 
 def check_origin(scope: Scope, headers: Headers) -> None:

@@ -23,16 +23,6 @@ def hash_password(password: str) -> str:
     return _hasher.hash(password)
 
 
-def set_password(database: Database, email: str, password: str) -> None:
-    """Set the password of an existing user."""
-    hashed = hash_password(password)
-    with database.write() as db:
-        user = users.by_email(db, email)
-        if user is None:
-            raise UsageError(f"There is no user {email}. Check the address.")
-        user.password_hash = hashed
-
-
 def check_password(database: Database, email: str, password: str, address: str) -> str:
     """The user's id; Refused, with the same message and in the same time, for an unknown user and a wrong password."""
     account = email.strip().lower()[:320]

@@ -42,11 +42,9 @@ async def visible_run(run_id: RunId, request: Request, caller: MaybeCaller) -> R
 VisibleRun = Annotated[Run, Depends(visible_run)]
 
 
-def owned_run(run_id: RunId, services: Services, caller: Caller) -> Run:
+async def owned_run(run: VisibleRun, caller: Caller) -> Run:
     """The caller's own run, for what is not shown of public runs; 404 otherwise."""
-    with services.database.read() as db:
-        run = runs.visible(db, run_id, caller.user_id)
-    if run is None or run.owner_id != caller.user_id:
+    if run.owner_id != caller.user_id:
         raise Refused(404, NOT_FOUND)
     return run
 

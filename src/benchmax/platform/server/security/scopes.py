@@ -171,10 +171,6 @@ class AccessTable:
                 raise RuntimeError(f"The route {method} {path} is in no list of {__name__}. Say there who may call it.")
             self._routes.append((compile_path(path)[0], method, level))
 
-    def level(self, method: str, path: str) -> Level:
-        """The level a request needs."""
-        return self.find(method, path)[0]
-
     def find(self, method: str, path: str) -> tuple[Level, str | None]:
         """The level a request needs, and the id of the run it names, if it names one.
 

@@ -1,6 +1,8 @@
-"""What routes do, without HTTP: `routes` parses a request and calls one of these.
+"""What routes do: `routes` parses a request and calls one of these.
 
 `datasets` and `runs` are rooms of their own. `catalogue` lists environments; `models`, `completions` and
-`live_sessions` reach the processes and endpoints that answer as a model; `response_cache` and `sse` serve many readers
-of one run; `webhooks` sends notifications. Who may do what is decided before, in `security`.
+`live_sessions` reach the processes and endpoints that answer as a model, and `model_sessions`, `recorded_calls` and
+`streamed_reply` record what they answer; `response_cache` and `run_feed` serve many readers of one run; `shapes` shows
+rows of the store as the wire has them, `sse` writes events; `webhooks` sends notifications. Who may do what is decided
+before, in `security`.
 """

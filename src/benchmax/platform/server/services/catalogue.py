@@ -233,10 +233,7 @@ def _source_files(name: str) -> list[Path]:
 def bundle_paths(db: Session, store: BlobStore, owner_id: str, environment: Environment) -> dict[str, str]:
     """The two blob paths of an environment; a built-in one is packed and put among the owner's uploads."""
     if environment.uploaded is not None:
-        return {
-            "env_cls_path": environment.uploaded.cls_path,
-            "env_metadata_path": environment.uploaded.metadata_path,
-        }
+        return {"env_cls_path": environment.uploaded.cls_path, "env_metadata_path": environment.uploaded.metadata_path}
     from benchmax.bundle import dump_bundle
 
     bundle = dump_bundle(load_env_class(environment.id))

@@ -7,15 +7,16 @@ from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, 
 from contextlib import aclosing, asynccontextmanager
 from typing import Any, TypeAlias
 
-from fastapi.responses import JSONResponse, Response, StreamingResponse
+from fastapi.responses import JSONResponse, Response
 
 from benchmax.errors import ModelProtocolError, ModelUnavailable
 from benchmax.models.api_errors import error_body, error_response
+from benchmax.platform.server.services import sse
 from benchmax.platform.server.services.live_sessions import Broken
 from benchmax.platform.server.services.models import ChosenModel
 from benchmax.platform.server.state import Services
 
-ALIVE = b": alive\n\n"
+_BROKE_OFF = "The model broke off. Try again."
 
 Gone: TypeAlias = Callable[[], Awaitable[bool]]
 """Whether the client is gone."""
@@ -37,11 +38,9 @@ async def answer(services: Services, chosen: ChosenModel, body: Mapping[str, Any
         headers["X-Benchmax-Note"] = _header(chosen.note)
     try:
         if body.get("stream"):
-            pieces = _streamed(services, chosen, body)
+            pieces = _streamed(services, chosen, body, gone)
             first = await anext(pieces, b"")  # until then a failure is still an ordinary answer
-            stream = _guarded(first, pieces)
-            headers["X-Accel-Buffering"] = "no"
-            return StreamingResponse(stream, media_type="text/event-stream", headers=headers)
+            return sse.response(_guarded(first, pieces), headers)
         whole = await _whole(services, chosen, body, gone)
         return JSONResponse(whole | ({"note": chosen.note} if chosen.note else {}), headers=headers)
     except Exception as error:
@@ -64,7 +63,7 @@ async def _whole(services: Services, chosen: ChosenModel, body: Mapping[str, Any
                     return dict(event["reply"])
                 if await gone():
                     break
-        raise ModelUnavailable("The model broke off. Try again.")
+        raise ModelUnavailable(_BROKE_OFF)
     async with _relayed(services, chosen, body) as pieces:
         raw = b"".join([piece async for piece in pieces])
     try:
@@ -76,7 +75,9 @@ async def _whole(services: Services, chosen: ChosenModel, body: Mapping[str, Any
     return reply
 
 
-async def _streamed(services: Services, chosen: ChosenModel, body: Mapping[str, Any]) -> AsyncGenerator[bytes, None]:
+async def _streamed(
+    services: Services, chosen: ChosenModel, body: Mapping[str, Any], gone: Gone
+) -> AsyncGenerator[bytes, None]:
     if chosen.base_url:
         async with _relayed(services, chosen, body) as pieces:
             async for piece in pieces:
@@ -87,9 +88,11 @@ async def _streamed(services: Services, chosen: ChosenModel, body: Mapping[str, 
         async for event in events:
             if event is not None:
                 begun = True
-                yield _event(event["chunk"])
+                yield sse.event(event["chunk"])
             elif begun:
-                yield ALIVE
+                yield sse.ALIVE
+            elif await gone():
+                raise ModelUnavailable(_BROKE_OFF)
     yield b"data: [DONE]\n\n"
 
 
@@ -101,7 +104,7 @@ async def _guarded(first: bytes, pieces: AsyncGenerator[bytes, None]) -> AsyncIt
             async for piece in pieces:
                 yield piece
         except Exception as error:
-            yield _event(_problem(error)[1])
+            yield sse.event(_problem(error)[1])
 
 
 async def _local(
@@ -137,7 +140,3 @@ def _problem(error: Exception) -> tuple[int, dict[str, Any]]:
     if isinstance(error, Broken):
         return 503, error_body(str(error), kind="server_error", code="model_unavailable")
     return error_response(error)
-
-
-def _event(body: Mapping[str, Any]) -> bytes:
-    return b"data: " + json.dumps(body).encode() + b"\n\n"

@@ -10,7 +10,7 @@ import asyncio
 import json
 import threading
 import time
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Collection, Mapping
 from contextlib import aclosing
 from pathlib import Path
 from typing import Any
@@ -20,6 +20,7 @@ from starlette.concurrency import run_in_threadpool
 
 from benchmax.config import setting
 from benchmax.errors import BenchmaxError
+from benchmax.platform.server.services import sse
 from benchmax.platform.server.settings import ServerSettings
 from benchmax.platform.store.datadir import DataDir
 from benchmax.platform.store.queue import live_sessions
@@ -148,21 +149,40 @@ async def _why_gone(folder: SessionFolder) -> str:
     return folder.reason if folder.status == "ended" else "The session gave no answer. Try again."
 
 
-def event_stream(events: AsyncIterator[Event | None]) -> StreamingResponse:
-    """Server-sent events: a `data:` line for each, and a comment now and then while there is none."""
-    return StreamingResponse(_encoded(events), media_type="text/event-stream", headers={"X-Accel-Buffering": "no"})
+def event_stream(
+    said: AsyncGenerator[Event | None, None], last: Collection[str], failed: Callable[[str, bool], Event]
+) -> StreamingResponse:
+    """The events of a live session, sent as they come. One that breaks off before one of the `last` events ends with
+    what `failed` makes of the reason, and of whether anything came before."""
+    return sse.response(_encoded(_to_the_end(said, last, failed)))
 
 
-async def _encoded(events: AsyncIterator[Event | None]) -> AsyncIterator[str]:
+async def _to_the_end(
+    said: AsyncGenerator[Event | None, None], last: Collection[str], failed: Callable[[str, bool], Event]
+) -> AsyncGenerator[Event | None, None]:
+    ended = False
+    try:
+        async with aclosing(said):
+            async for event in said:
+                ended = ended or (event is not None and event["event"] in last)
+                yield event
+        if not ended:
+            yield failed("The session broke off. Try again.", True)
+    except Broken as broken:
+        yield failed(str(broken), broken.begun)
+
+
+async def _encoded(events: AsyncGenerator[Event | None, None]) -> AsyncIterator[bytes]:
+    """An event each, and a comment now and then while there is none."""
     told = time.monotonic()
-    async with aclosing(events) as source:  # type: ignore[type-var]
-        async for event in source:
+    async with aclosing(events):
+        async for event in events:
             if event is not None:
-                yield f"data: {json.dumps(event)}\n\n"
+                yield sse.event(event)
             elif time.monotonic() - told < ALIVE_SECONDS:
                 continue
             else:
-                yield ": alive\n\n"
+                yield sse.ALIVE
             told = time.monotonic()
 
 

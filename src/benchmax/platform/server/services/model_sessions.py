@@ -29,14 +29,14 @@ class ModelSession:
     owner_id: str
     key_id: str
     """The API key that opened it, and ends it when it ends."""
-    digest: str
-    """Of its own key."""
     asked_model: str
     model: str
     """Who answers, and in `note` whom it replaces."""
     note: str
     max_context_tokens: int | None
     expires: float
+    digest: str = ""
+    """Of its own key, which `ModelSessions.open` makes."""
     created: float = field(default_factory=time.time)
     begun: int = 0
     """Calls, those under way included."""
@@ -60,27 +60,14 @@ class ModelSessions:
         self._size = 0
         self._lock = threading.Lock()
 
-    def open(
-        self,
-        owner_id: str,
-        session_id: str,
-        key_id: str,
-        *,
-        asked_model: str,
-        model: str,
-        note: str,
-        max_context_tokens: int | None,
-        expires: float,
-    ) -> tuple[ModelSession, str]:
-        """A new session and its key, shown now and never again; the owner's last one of that name is ended."""
+    def open(self, session: ModelSession) -> str:
+        """Open a session; returns its key, shown now and never again. The owner's last one of that name is ended."""
         text = f"sk_{secrets.token_hex(4)}_{secrets.token_urlsafe(32)}"
-        made = ModelSession(
-            session_id, owner_id, key_id, users.digest(text), asked_model, model, note, max_context_tokens, expires
-        )
+        session.digest = users.digest(text)
         with self._lock:
-            self._make_room(owner_id, session_id)
-            self._open[owner_id, session_id] = self._by_key[made.digest] = made
-        return made, text
+            self._make_room(session.owner_id, session.id)
+            self._open[session.owner_id, session.id] = self._by_key[session.digest] = session
+        return text
 
     def find(self, owner_id: str, session_id: str) -> ModelSession | None:
         """The owner's session of that name, unless its time is over."""

@@ -18,6 +18,7 @@ from sqlalchemy.orm import Session
 
 from benchmax.config import base_domain
 from benchmax.errors import NotFoundError, UsageError
+from benchmax.models.address_rules import AddressRules, check_literal
 from benchmax.platform.server.services.live_sessions import reach_of
 from benchmax.platform.server.settings import ServerSettings
 from benchmax.platform.server.state import Services
@@ -101,6 +102,13 @@ def is_here(settings: ServerSettings, url: str) -> bool:
     """Whether an address is this server's own."""
     own = {(host, settings.port) for host in settings.hosts}
     return _place(url) in own | ({_place(settings.public_url)} if settings.public_url else set())
+
+
+def check_elsewhere(settings: ServerSettings, url: str, advice: str) -> None:
+    """Refuse an address that leads inside, or to this server itself; `advice` says what to name in its place."""
+    check_literal(url, AddressRules.of(reach_of(settings)))
+    if is_here(settings, url):
+        raise UsageError(f"This is the platform's own address. {advice}")
 
 
 def _place(url: str) -> tuple[str, int]:

@@ -19,7 +19,7 @@ from starlette.concurrency import run_in_threadpool
 from benchmax import limits
 from benchmax.errors import ContextExceeded, UsageError
 from benchmax.models.api_errors import FAILED, error_response
-from benchmax.platform.server.services import models
+from benchmax.platform.server.services import models, sse
 from benchmax.platform.server.services.completions import Gone, answer
 from benchmax.platform.server.services.model_sessions import ModelSession, ModelSessions
 from benchmax.platform.server.services.models import ChosenModel
@@ -190,7 +190,7 @@ def _shown(piece: bytes) -> bytes:
     plain = _without_ids(chunk)
     if plain.get("choices") and all(map(_is_silent, plain["choices"])):
         return b""
-    return b"data: " + json.dumps(plain).encode() + b"\n\n"
+    return sse.event(plain)
 
 
 def _is_silent(choice: Mapping[str, Any]) -> bool:

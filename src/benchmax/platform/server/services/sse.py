@@ -1,161 +1,26 @@
-"""Live feeds. Readers of one run share one poll of the database, and what it finds is encoded once for all of them.
-
-A reader says the last id it saw (`Last-Event-ID`) and gets everything after it, from the table first, then as it comes.
-"""
+"""Server-sent events: how one is written, and the answer they come in."""
 
 from __future__ import annotations
 
-import asyncio
-import time
-from collections import deque
-from collections.abc import AsyncGenerator
-from typing import NamedTuple
+import json
+from collections.abc import AsyncIterator, Mapping
+from typing import Any
 
-from sqlalchemy.exc import DBAPIError
-from starlette.concurrency import run_in_threadpool
+from fastapi.responses import StreamingResponse
 
-from benchmax.platform.store.database import Database
-from benchmax.platform.store.runs import events, runs
-from benchmax.platform.store.tables import TERMINAL, Event
-from benchmax.platform.wire.runs import RunEvent
-
-POLL_SECONDS = 0.25
-ALIVE_SECONDS = 15.0
-"""After which readers are sent something, if only a comment."""
 ALIVE = b": alive\n\n"
-CATCHING_UP = 4
-"""Readers whose past events are read at the same time: others need the database, too."""
-_KEPT = 1000
-_PAGE = 500
+"""A comment: it is no event, and keeps the connection open."""
+STREAM: dict[int | str, dict[str, Any]] = {
+    200: {"content": {"text/event-stream": {"schema": {"type": "string"}}}, "description": "`data: {json}` lines"}
+}
+"""How the API describes a route that answers with them."""
 
 
-def event_info(event: Event) -> RunEvent:
-    return RunEvent(
-        id=event.id,
-        created_at=event.time,
-        category=event.category,
-        type=event.kind,
-        message=event.message,
-        data=event.data,
-    )
+def event(value: Any) -> bytes:
+    return b"data: " + json.dumps(value).encode() + b"\n\n"
 
 
-class News(NamedTuple):
-    """An event as it is sent."""
-
-    id: int
-    sent: bytes
-
-    @classmethod
-    def of(cls, event: Event) -> News:
-        text = event_info(event).model_dump_json(by_alias=True)
-        return cls(event.id, f"id: {event.id}\ndata: {text}\n\n".encode("utf-8", "replace"))
-
-
-class _Channel:
-    """The newest events of one run, and the readers that wait for more."""
-
-    def __init__(self, since: int) -> None:
-        self.since = since
-        """Everything after this id is in `tail`."""
-        self.last = since
-        self.tail: deque[News] = deque()
-        self.ended = False
-        self.readers = 0
-        self.news = asyncio.Event()
-
-    def add(self, found: list[News], ended: bool) -> None:
-        for event in found:
-            self.tail.append(event)
-            self.last = event.id
-        while len(self.tail) > _KEPT:
-            self.since = self.tail.popleft().id
-        self.ended = ended and not found
-        if found or self.ended:
-            self.wake()
-
-    def wake(self) -> None:
-        self.news.set()
-        self.news = asyncio.Event()
-
-
-class Feeds:
-    """All live feeds of a server."""
-
-    def __init__(self, database: Database) -> None:
-        self._database = database
-        self._channels: dict[str, _Channel] = {}
-        self._tasks: set[asyncio.Task[None]] = set()
-        self._catching_up = asyncio.Semaphore(CATCHING_UP)
-
-    async def follow(self, run_id: str, last_id: int) -> AsyncGenerator[bytes, None]:
-        """Every event of a run after `last_id`, as it is sent, until the run has ended and all was sent."""
-        channel = self._channels.get(run_id) or self._open(run_id, await run_in_threadpool(self.newest, run_id))
-        channel.readers += 1
-        try:
-            while True:
-                news, last, ended = channel.news, channel.last, channel.ended
-                if last_id < channel.since:
-                    async with self._catching_up:
-                        found = await run_in_threadpool(self._read, run_id, last_id)
-                else:
-                    found = [each for each in channel.tail if each.id > last_id]
-                if found:
-                    last_id = found[-1].id
-                    yield b"".join(each.sent for each in found)
-                if last_id >= last or not found:
-                    if ended:
-                        return
-                    await news.wait()
-                    if channel.last <= last_id and not channel.ended:
-                        yield ALIVE
-        finally:
-            channel.readers -= 1
-
-    async def aclose(self) -> None:
-        """End all feeds."""
-        for task in self._tasks:
-            task.cancel()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
-
-    def _open(self, run_id: str, newest: int) -> _Channel:
-        if run_id not in self._channels:  # another reader may have opened it while this one looked
-            self._channels[run_id] = channel = _Channel(newest)
-            task = asyncio.create_task(self._poll(run_id, channel))
-            self._tasks.add(task)
-            task.add_done_callback(self._tasks.discard)
-        return self._channels[run_id]
-
-    async def _poll(self, run_id: str, channel: _Channel) -> None:
-        idle, told = 0, time.monotonic()
-        try:
-            while channel.readers or idle < 4:  # a second without readers
-                idle = 0 if channel.readers else idle + 1
-                if time.monotonic() - told > ALIVE_SECONDS:
-                    channel.wake()
-                    told = time.monotonic()
-                try:
-                    channel.add(*await run_in_threadpool(self._look, run_id, channel.last))
-                except DBAPIError:
-                    pass  # the database is away: readers wait
-                await asyncio.sleep(POLL_SECONDS)
-        finally:
-            self._channels.pop(run_id, None)
-            channel.ended = True
-            channel.news.set()
-
-    def newest(self, run_id: str) -> int:
-        """The id of a run's last event."""
-        with self._database.read() as db:
-            return events.last_id(db, run_id)
-
-    def _read(self, run_id: str, last_id: int) -> list[News]:
-        with self._database.read() as db:
-            return [News.of(each) for each in events.after(db, run_id, last_id, _PAGE)]
-
-    def _look(self, run_id: str, last_id: int) -> tuple[list[News], bool]:
-        """What is new, and whether the run has ended; the latter is read first, so that no later event is missed."""
-        with self._database.read() as db:
-            run = runs.get(db, run_id)
-            found = [News.of(each) for each in events.after(db, run_id, last_id, _PAGE)]
-            return found, run is None or run.status in TERMINAL
+def response(pieces: AsyncIterator[bytes], headers: Mapping[str, str] | None = None) -> StreamingResponse:
+    """What is sent as it comes; no proxy holds it back."""
+    unbuffered = {"X-Accel-Buffering": "no", **(headers or {})}
+    return StreamingResponse(pieces, media_type="text/event-stream", headers=unbuffered)

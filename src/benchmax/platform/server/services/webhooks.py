@@ -1,6 +1,6 @@
 """Sends what waits for webhooks: signed as standardwebhooks.com has it, checked and pinned addresses, a few attempts.
 
-Covered: addresses that lead inside (as `models.addresses` has it), names that mean another machine later, redirects
+Covered: addresses that lead inside (as `models.address_rules` has it), names that mean another machine later, redirects
 (reported, not followed), answers of any size (not read), receivers that hang, a server that dies in between. Not
 covered: order, and messages that come twice; both have the message's id.
 """
@@ -123,8 +123,8 @@ class Sender:
         proxy = proxy_for(url)
         connector = aiohttp.TCPConnector(resolver=None if proxy else resolver, force_close=True)
         async with (
-            aiohttp.ClientSession(connector=connector, cookie_jar=aiohttp.DummyCookieJar(), proxy=proxy) as db,
-            db.post(url, data=body, headers=headers, allow_redirects=False) as response,
+            aiohttp.ClientSession(connector=connector, cookie_jar=aiohttp.DummyCookieJar(), proxy=proxy) as client,
+            client.post(url, data=body, headers=headers, allow_redirects=False) as response,
         ):
             return response.status
 

@@ -12,6 +12,7 @@ from typing import Any
 from sqlalchemy import ColumnElement, Select, Text, and_, bindparam, cast, delete, func, insert, select
 from sqlalchemy.orm import Session
 
+from benchmax.envs.reward_helpers import content_text
 from benchmax.files.links import open_plain
 from benchmax.platform.store.runs.metrics import write_all
 from benchmax.platform.store.tables import EnvLog, RolloutRow
@@ -326,12 +327,5 @@ def _of(run_id: str, mode: str, eval_id: str) -> ColumnElement[bool]:
 def _prompt_text(record: Mapping[str, Any]) -> str:
     """The last user turn of the prompt: what distinguishes examples in a list."""
     prompt = list(record.get("messages") or ())[: record.get("completion_start")]
-    texts = [_text(message.get("content")) for message in prompt if message.get("role") == "user"]
-    return (texts or [_text(message.get("content")) for message in prompt] or [""])[-1][:PROMPT_CHARS]
-
-
-def _text(content: Any) -> str:
-    if isinstance(content, str):
-        return content
-    parts = content if isinstance(content, list) else []
-    return " ".join(str(part.get("text", "")) for part in parts if isinstance(part, dict)).strip()
+    texts = [content_text(message.get("content")) for message in prompt if message.get("role") == "user"]
+    return (texts or [content_text(message.get("content")) for message in prompt] or [""])[-1][:PROMPT_CHARS]

@@ -14,8 +14,9 @@ from sqlalchemy.orm import Session
 from benchmax import limits
 from benchmax.errors import UsageError
 from benchmax.files import json_size
+from benchmax.platform.store.queue.one_off_jobs import OPEN
 from benchmax.platform.store.runs.metrics import write_all
-from benchmax.platform.store.tables import Blob, BlobPath, Run
+from benchmax.platform.store.tables import TERMINAL, Blob, BlobPath, Eval, OneOffJob, Run
 from benchmax.platform.store.uploads.blobs import BlobStore
 
 MANIFEST = "env-metadata.json"
@@ -103,17 +104,26 @@ def manifests(db: Session) -> set[str]:
 
 
 def drop_if_unused(db: Session, store: BlobStore, sha256: str) -> None:
-    """Remove a blob that no path names and no run was launched with. One that came just now is left to `sweep`."""
-    named = db.scalars(select(BlobPath.path).where(BlobPath.sha256 == sha256).limit(1)).first()
-    used = db.scalars(select(Run.id).where(cast(Run.blobs, Text).contains(sha256)).limit(1)).first()
+    """Remove a blob that nothing needs. One that came just now is left to `sweep`."""
     file = store.path(sha256)
     try:
         young = file.stat().st_mtime > time.time() - _SETTLED_SECONDS
     except FileNotFoundError:
         young = False
-    if named is None and used is None and not young:
+    if not young and not _is_needed(db, sha256):
         db.execute(delete(Blob).where(Blob.sha256 == sha256))
         file.unlink(missing_ok=True)
+
+
+def _is_needed(db: Session, sha256: str) -> bool:
+    """Whether a path names it, a run was launched with it, or work that is not done reads it."""
+    uses = (
+        select(BlobPath.path).where(BlobPath.sha256 == sha256),
+        select(Run.id).where(cast(Run.blobs, Text).contains(sha256)),
+        select(OneOffJob.id).where(OneOffJob.status.in_(OPEN), cast(OneOffJob.options, Text).contains(sha256)),
+        select(Eval.id).where(Eval.status.not_in(TERMINAL), cast(Eval.options, Text).contains(sha256)),
+    )
+    return any(db.scalars(use.limit(1)).first() is not None for use in uses)
 
 
 def note_nameless(db: Session, sha256: str, size: int) -> None:

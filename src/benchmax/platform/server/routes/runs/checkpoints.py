@@ -1,4 +1,4 @@
-"""What can be made of a run's checkpoints: a file to download, another run that goes on from one."""
+"""A run's checkpoints, and what can be made of them: a file to download, another run that goes on from one."""
 
 from __future__ import annotations
 
@@ -19,11 +19,12 @@ from benchmax.files.links import open_plain
 from benchmax.platform.server.downloads import attachment
 from benchmax.platform.server.problems import Refused
 from benchmax.platform.server.security.authentication import Caller, Principal
-from benchmax.platform.server.security.run_access import OwnedRun
+from benchmax.platform.server.security.run_access import OwnedRun, VisibleRun
 from benchmax.platform.server.services.datasets import stored_rows
-from benchmax.platform.server.services.runs import forks
-from benchmax.platform.server.services.runs.launch import specs
-from benchmax.platform.server.services.runs.launch_sources import SOURCES, checked_assets
+from benchmax.platform.server.services.runs import checkpoints, forks
+from benchmax.platform.server.services.runs.launch_checks import specs
+from benchmax.platform.server.services.runs.launch_sources import SOURCES, Sources, checked_sources
+from benchmax.platform.server.services.shapes import shape
 from benchmax.platform.server.state import Services
 from benchmax.platform.server.threads import Router, in_threads, run_write
 from benchmax.platform.store.queue import jobs, one_off_jobs
@@ -31,7 +32,7 @@ from benchmax.platform.store.runs import runs
 from benchmax.platform.store.tables import OneOffJob, Run
 from benchmax.platform.wire.launch_args import total_steps
 from benchmax.platform.wire.launches import RUN_PATHS, ForkRequest, Launched, check_launch_args
-from benchmax.platform.wire.runs import DownloadPending
+from benchmax.platform.wire.runs import Checkpoints, DownloadPending
 
 router = Router(prefix="/v1/train/runs/{run_id}", tags=["checkpoints"])
 
@@ -40,6 +41,12 @@ Format = Literal["adapter", "merged"]
 _LOOK_SECONDS = 0.25
 _FAILED_SECONDS = 5.0
 """How long a failure is reported before another attempt is made."""
+
+
+@router.get("/checkpoints")
+def get_checkpoints(services: Services, run: VisibleRun) -> Checkpoints:
+    """The weights that were saved, oldest first."""
+    return Checkpoints(checkpoints=checkpoints.listed(services.data.run(run.id)))
 
 
 @router.get(
@@ -68,9 +75,16 @@ async def download(
             return _file(services, run, path)
         if time.monotonic() >= until or await request.is_disconnected():
             assert pending is not None
-            told = DownloadPending.model_validate({"status": pending.status, "status_reason": pending.reason})
+            told = shape(DownloadPending, pending)
             return JSONResponse(told.model_dump(by_alias=True), 202, {"Retry-After": "5"})
         await asyncio.sleep(_LOOK_SECONDS)
+
+
+def _find(services: Services, run: Run, name: str) -> FilePath:
+    found = checkpoints.find(services.data.run(run.id), name)
+    if found is None:
+        raise Refused(404, "The run has no such checkpoint. GET …/checkpoints lists them.")
+    return found
 
 
 def _file(services: Services, run: Run, path: FilePath) -> FileResponse:
@@ -93,7 +107,7 @@ def _look(
     services: Services, run: Run, caller: Principal, name: str, format: Format
 ) -> tuple[FilePath | None, OneOffJob | None]:
     """The file, when it is there and not older than its checkpoint; else the one-off job that makes it."""
-    checkpoint = forks.checkpoint(services.data.run(run.id), name)
+    checkpoint = _find(services, run, name)
     path = services.data.run(run.id) / "exports" / f"{checkpoint.name}-{format}.tar"
     if _is_fresh(path, checkpoint):
         return path, None
@@ -127,7 +141,7 @@ def _going(db: Session, run: Run, caller: Principal, file: str) -> OneOffJob | N
 
 def _is_fresh(path: FilePath, checkpoint: FilePath) -> bool:
     try:
-        return path.lstat().st_mtime >= (checkpoint / "weights.safetensors").stat().st_mtime and not path.is_symlink()
+        return path.lstat().st_mtime >= (checkpoint / checkpoints.WEIGHTS).stat().st_mtime and not path.is_symlink()
     except OSError:
         return False
 
@@ -139,7 +153,7 @@ def fork(services: Services, parent: OwnedRun, caller: Caller, body: ForkRequest
     given = {name: value for name, value in body.args.items() if value is not None}
     if "model" in given:
         raise UsageError("A fork goes on with the model of its checkpoint. Leave `model` out.")
-    checkpoint = forks.checkpoint(services.data.run(parent.id), body.checkpoint)
+    checkpoint = _find(services, parent, body.checkpoint)
     changes = {name: value for name, value in given.items() if name not in (*RUN_PATHS, *SOURCES)}
     if "backend" in changes:
         raise UsageError("A fork goes on with the trainer of its checkpoint. Leave `backend` out.")
@@ -147,7 +161,7 @@ def fork(services: Services, parent: OwnedRun, caller: Caller, body: ForkRequest
     # What the parent was launched with was checked then; its model may be of a place the list does not have.
     args, warnings = check_launch_args(specs(), changes)
     args = {name: changes.get(name, parent.args.get(name, default)) for name, default in args.items()}
-    paths, blobs, rows = _sources(services, caller, parent, given)
+    sources = _sources(services, caller, parent, given)
     with services.database.write() as db:
         run = runs.create(
             db,
@@ -156,24 +170,22 @@ def fork(services: Services, parent: OwnedRun, caller: Caller, body: ForkRequest
             kind="simple" if parent.kind == "sft" else parent.kind,
             args=args,
             asked=asked,
-            paths=paths,
-            blobs=blobs,
-            total_steps=total_steps(args, rows),
+            paths=sources.paths,
+            blobs=sources.blobs,
+            total_steps=total_steps(args, sources.rows),
             parent={"run_id": parent.id, "checkpoint": checkpoint.name},
         )
         services.vault.copy(db, parent.id, run.id)
         forks.link_parent(services.data.run(parent.id), services.data.run(run.id), checkpoint)
         jobs.enqueue(db, run.id)
         caller.note(db, "run.fork", run.id, parent=parent.id, checkpoint=checkpoint.name)
-    return Launched(run_id=run.id, warnings=warnings)
+    return Launched(run_id=run.id, warnings=warnings + sources.warnings)
 
 
-def _sources(
-    services: Services, caller: Principal, parent: Run, given: Mapping[str, Any]
-) -> tuple[dict[str, str], dict[str, str], int]:
-    """Paths, blobs and the number of training rows: the parent's, or those the fork names."""
+def _sources(services: Services, caller: Principal, parent: Run, given: Mapping[str, Any]) -> Sources:
+    """The parent's, or those the fork names."""
     if not given.keys().isdisjoint((*RUN_PATHS, *SOURCES)) or parent.kind == "sft":
-        assets, rows, _ = checked_assets(services, caller.user_id, given)
-        return assets.paths, assets.recorded(), rows
+        return checked_sources(services, caller.user_id, given)
     train = "train_dataset_path"
-    return parent.paths, parent.blobs, stored_rows.count(services.blobs, parent.blobs[train], parent.paths[train])
+    rows = stored_rows.count(services.blobs, parent.blobs[train], parent.paths[train])
+    return Sources(parent.paths, parent.blobs, rows, [])

@@ -9,72 +9,62 @@ from typing import Any
 
 from benchmax.errors import UsageError
 from benchmax.platform.server.security.authentication import Caller
-from benchmax.platform.server.services.runs.launch import RUN_TYPES, SPLIT_FROM, check_backend, specs
-from benchmax.platform.server.services.runs.launch_sources import SOURCES, checked_assets, supervised_rows
+from benchmax.platform.server.services.runs.launch_checks import RUN_TYPES, check_backend, specs
+from benchmax.platform.server.services.runs.launch_sources import SOURCES, checked_sources, supervised_rows
 from benchmax.platform.server.services.runs.run_views import environment_name
 from benchmax.platform.server.state import Services
 from benchmax.platform.server.threads import Router, in_threads
 from benchmax.platform.store.accounts import secrets
 from benchmax.platform.store.queue import jobs
 from benchmax.platform.store.runs import runs
+from benchmax.platform.wire import launches as wire
 from benchmax.platform.wire.launch_args import sft_args, sft_steps, total_steps
-from benchmax.platform.wire.launches import (
-    RUN_PATHS,
-    LaunchArgs,
-    Launched,
-    LaunchRequest,
-    SftRequest,
-    check_launch_args,
-)
 from benchmax.trainer.backend import EMBEDDED
 
 router = Router(tags=["launch"])
 
 
 @router.get("/v1/train/launch-args")
-def list_launch_args(caller: Caller) -> LaunchArgs:
+def list_launch_args(caller: Caller) -> wire.LaunchArgs:
     """The launch arguments, with defaults chosen for this machine."""
-    return LaunchArgs(args=specs())
+    return wire.LaunchArgs(args=specs())
 
 
 @router.post("/v1/train/runs/launch", status_code=201)
 @in_threads("files")
-def launch(services: Services, caller: Caller, body: LaunchRequest) -> Launched:
+def launch(services: Services, caller: Caller, body: wire.LaunchRequest) -> wire.Launched:
     """Check the uploads and the arguments, then queue the run."""
     _check_type(body.type)
     _check_secrets(body.extra_secrets)
-    given = {name: value for name, value in body.args.items() if name not in (*RUN_PATHS, *SOURCES)}
-    args, warnings = check_launch_args(specs(), given)
+    given = {name: value for name, value in body.args.items() if name not in (*wire.RUN_PATHS, *SOURCES)}
+    args, warnings = wire.check_launch_args(specs(), given)
     _check_backend(services, caller, given, body.extra_secrets)
-    assets, rows, more = checked_assets(services, caller.user_id, body.args)
-    blobs = assets.recorded()
-    if source := body.args.get("dataset_path"):
-        blobs |= {SPLIT_FROM: str(source)}
+    sources = checked_sources(services, caller.user_id, body.args)
     with services.database.write() as db:
         run = runs.create(
             db,
             owner_id=caller.user_id,
-            name=body.name or run_name(assets.paths["env_cls_path"]),
+            name=body.name or environment_name(sources.paths["env_cls_path"]) or "run",
             kind=body.type,
             args=args,
             asked={name: value for name, value in given.items() if value is not None},
-            paths=assets.paths,
-            blobs=blobs,
-            total_steps=total_steps(args, rows),
+            paths=sources.paths,
+            blobs=sources.blobs,
+            total_steps=total_steps(args, sources.rows),
         )
         for name, value in body.extra_secrets.items():
             services.vault.put(db, caller.user_id, name, value, run.id)
         jobs.enqueue(db, run.id)
         caller.note(db, "run.launch", run.id, name=run.name)
-    return Launched(run_id=run.id, warnings=warnings + more)
+    return wire.Launched(run_id=run.id, warnings=warnings + sources.warnings)
 
 
 @router.post("/v1/train/runs/sft", status_code=201)
 @in_threads("files")
-def launch_sft(services: Services, caller: Caller, body: SftRequest) -> Launched:
+def launch_sft(services: Services, caller: Caller, body: wire.SftRequest) -> wire.Launched:
     """A supervised run: rows are chats that end with the assistant, or a `prompt` with a `completion`."""
     given, unused = sft_args({**body.args, **({"model": body.model} if body.model else {})})
-    args, warnings = check_launch_args(specs(), given)
+    args, warnings = wire.check_launch_args(specs(), given)
     if args["backend"] != EMBEDDED:
         raise UsageError("A supervised run is trained by the embedded trainer alone. Leave `backend` out.")
     if unused:
@@ -98,7 +88,7 @@ def launch_sft(services: Services, caller: Caller, body: SftRequest) -> Launched
         )
         jobs.enqueue(db, run.id)
         caller.note(db, "run.launch", run.id, name=run.name)
-    return Launched(run_id=run.id, warnings=warnings)
+    return wire.Launched(run_id=run.id, warnings=warnings)
 
 
 def _check_type(kind: str) -> None:
@@ -120,8 +110,3 @@ def _check_backend(
     with services.database.read() as db:
         own = [secret.name for secret in secrets.names(db, caller.user_id)]
     check_backend(given, {*own, *extra_secrets})
-
-
-def run_name(path: str) -> str:
-    """`envs/<run name>/<digest>/env-cls.pkl` → the run's name."""
-    return environment_name(path) or "run"

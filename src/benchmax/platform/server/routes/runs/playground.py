@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
-from contextlib import aclosing
-from typing import Annotated, Any
+from typing import Annotated
 
 from fastapi import Path
 from fastapi.responses import StreamingResponse
@@ -13,7 +11,9 @@ from benchmax.errors import UsageError
 from benchmax.platform.server.problems import Refused
 from benchmax.platform.server.security.authentication import Caller, Principal
 from benchmax.platform.server.security.run_access import own_run
-from benchmax.platform.server.services.live_sessions import Broken, Event, event_stream, talk
+from benchmax.platform.server.services.live_sessions import event_stream, talk
+from benchmax.platform.server.services.runs import checkpoints
+from benchmax.platform.server.services.sse import STREAM
 from benchmax.platform.server.state import Services
 from benchmax.platform.server.threads import Router
 from benchmax.platform.store.queue.live_sessions import SessionFolder
@@ -23,9 +23,6 @@ from benchmax.platform.wire.playground import Say, SessionInfo, SessionOpened, S
 router = Router(prefix="/v1/playground/sessions", tags=["playground"])
 
 SessionId = Annotated[str, Path(max_length=80)]
-_STREAM: dict[int | str, dict[str, Any]] = {
-    200: {"content": {"text/event-stream": {"schema": {"type": "string"}}}, "description": "`data: {json}` lines"}
-}
 
 
 @router.post("", status_code=201)
@@ -36,9 +33,7 @@ def open_session(services: Services, caller: Caller, body: SessionRequest) -> Se
         environment = body.environment and "env_cls_path" in run.blobs  # a supervised run has none
         if body.example_id and not environment:
             raise UsageError("An example is played in its environment. Leave exampleId out, or environment on.")
-        folder = services.data.run(run.id) / "checkpoints"
-        known = folder / (body.checkpoint if body.checkpoint.startswith("step-") else "latest")
-        if body.checkpoint != "base" and not known.exists():
+        if body.checkpoint != "base" and checkpoints.find(services.data.run(run.id), body.checkpoint) is None:
             raise UsageError("The run has no such checkpoint. Choose another (GET …/checkpoints), or base.")
         caller.note(db, "playground.open", run.id, checkpoint=body.checkpoint)
     opened = services.live_sessions.for_chat(caller.user_id, body.model_dump() | {"environment": environment})
@@ -69,27 +64,15 @@ def end_session(services: Services, caller: Caller, session_id: SessionId) -> Su
     return Success(success=True, message="The session is ended.")
 
 
-@router.post("/{session_id}/messages", response_class=StreamingResponse, responses=_STREAM)
+@router.post("/{session_id}/messages", response_class=StreamingResponse, responses=STREAM)
 async def say(services: Services, caller: Caller, session_id: SessionId, body: Say) -> StreamingResponse:
     """Send a message: token…, message (assistant, tool)…, reward when there is a task, done; or error."""
     folder = _own(services, caller, session_id)
     if not body.content and not folder.asked.get("example_id"):
         raise UsageError("content is empty. Say something.")
 
-    async def events() -> AsyncIterator[Event | None]:
-        ended = False
-        try:
-            async with aclosing(talk(folder, {"do": "say", **body.model_dump()})) as said:
-                async for event in said:
-                    ended = ended or (event is not None and event["event"] in ("done", "error"))
-                    yield event
-        except Broken as broken:
-            yield {"event": "error", "message": str(broken)}
-            return
-        if not ended:
-            yield {"event": "error", "message": "The session broke off. Open another."}
-
-    return event_stream(events())
+    said = talk(folder, {"do": "say", **body.model_dump()})
+    return event_stream(said, ("done", "error"), lambda words, _: {"event": "error", "message": words})
 
 
 def _own(services: Services, caller: Principal, session_id: str) -> SessionFolder:

@@ -6,8 +6,7 @@ import base64
 import binascii
 import hashlib
 import json
-from collections.abc import AsyncIterator, Mapping
-from contextlib import aclosing
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -19,9 +18,10 @@ from benchmax.errors import NotFoundError, UsageError
 from benchmax.files import json_size
 from benchmax.platform.server.security.authentication import Caller, Principal
 from benchmax.platform.server.services.datasets import stored_rows, uploaded
-from benchmax.platform.server.services.live_sessions import Broken, Event, event_stream
+from benchmax.platform.server.services.live_sessions import Event, event_stream
 from benchmax.platform.server.services.models import ChosenModel, choose
-from benchmax.platform.server.services.runs.launch import check_bundle
+from benchmax.platform.server.services.runs.launch_checks import check_bundle
+from benchmax.platform.server.services.sse import STREAM
 from benchmax.platform.server.state import Services
 from benchmax.platform.server.threads import Router, read_file
 from benchmax.platform.store.uploads import blobs
@@ -30,15 +30,12 @@ from benchmax.platform.wire.rollout_requests import BatchRequest, RolloutEnv, Ro
 
 router = Router(tags=["rollouts"])
 
-_STREAM: dict[int | str, dict[str, Any]] = {
-    200: {"content": {"text/event-stream": {"schema": {"type": "string"}}}, "description": "`data: {json}` lines"}
-}
 _LAST = frozenset({"rollout_completed", "worker_error", "error", "cancelled"})
 _BATCH_LAST = frozenset({"batch_completed", "error", "cancelled"})
 
 
 @router.post("/rollout/stream", response_class=StreamingResponse, include_in_schema=False)  # the oldest clients'
-@router.post("/v1/rollout/stream", response_class=StreamingResponse, responses=_STREAM)
+@router.post("/v1/rollout/stream", response_class=StreamingResponse, responses=STREAM)
 async def stream_rollout(services: Services, caller: Caller, body: RolloutRequest) -> StreamingResponse:
     """Play one example: rollout_started, message…, reward, rollout_completed."""
     if (body.raw_example is None) == (body.standardized_example is None):
@@ -50,7 +47,7 @@ async def stream_rollout(services: Services, caller: Caller, body: RolloutReques
 
 
 @router.post("/rollout/batch/stream", response_class=StreamingResponse, include_in_schema=False)
-@router.post("/v1/rollout/batch/stream", response_class=StreamingResponse, responses=_STREAM)
+@router.post("/v1/rollout/batch/stream", response_class=StreamingResponse, responses=STREAM)
 async def stream_batch(services: Services, caller: Caller, body: BatchRequest) -> StreamingResponse:
     """Play examples as groups: batch_started, rollout_completed…, batch_completed."""
     rows = (await read_file(caller.user_id, _rows, services, caller, body))[: body.max_examples]
@@ -84,22 +81,12 @@ async def _play(
     services.limiter.hit("rollout", caller.user_id)
     digest, files = await run_in_threadpool(_bundle, services, caller, env)
 
-    async def events() -> AsyncIterator[Event | None]:
-        ended = False
-        try:
-            asked = services.live_sessions.ask(
-                lambda: services.live_sessions.for_rollouts(caller.user_id, digest, files), request
-            )
-            async with aclosing(asked) as said:
-                async for event in said:
-                    ended = ended or (event is not None and event["event"] in last)
-                    yield event
-            if not ended:
-                yield {"event": "worker_error", "error": "The environment's session broke off. Try again."}
-        except Broken as broken:
-            yield {"event": "worker_error" if broken.begun else "error", "error": str(broken)}
+    def failed(words: str, begun: bool) -> Event:
+        return {"event": "worker_error" if begun else "error", "error": words}
 
-    return event_stream(events())
+    sessions = services.live_sessions
+    said = sessions.ask(lambda: sessions.for_rollouts(caller.user_id, digest, files), request)
+    return event_stream(said, last, failed)
 
 
 def _bundle(services: Services, caller: Principal, env: RolloutEnv) -> tuple[str, dict[str, Path | bytes]]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from typing import Annotated, Any
 
-from fastapi import Path, Query, Request
+from fastapi import Path, Query
 from fastapi.responses import Response
 from sqlalchemy.orm import Session
 
@@ -13,27 +13,17 @@ from benchmax.envs.reward_values import WHOLE
 from benchmax.errors import UsageError
 from benchmax.evaluation.compare import TOTAL, Difference, compare_scores
 from benchmax.platform.server.problems import Refused
+from benchmax.platform.server.routes.runs.queries import UNCHANGED, Cached, EvalId, Limit, Order, Page, Scope, Wanted
 from benchmax.platform.server.security.authentication import MaybeCaller, Principal
 from benchmax.platform.server.security.run_access import NOT_FOUND, VisibleRun
-from benchmax.platform.server.services.runs.rollout_views import Order, Wanted, rollout_item, scope_of, token_runs
-from benchmax.platform.server.services.runs.run_views import EvalId, Limit, Mode, Page
+from benchmax.platform.server.services.runs.rollout_tokens import token_runs
+from benchmax.platform.server.services.shapes import shape
 from benchmax.platform.server.state import Services
 from benchmax.platform.server.threads import Router
 from benchmax.platform.store.runs import comparisons, evals, rollout_search, rollouts, runs
 from benchmax.platform.store.tables import RolloutRow, Run
+from benchmax.platform.wire import rollouts as wire
 from benchmax.platform.wire.evals import ComparedComponent, ComparedGroup, Comparison, ComparisonSummary
-from benchmax.platform.wire.rollouts import (
-    FoundRollout,
-    FoundRollouts,
-    HeatCell,
-    ModeAverage,
-    NamedReward,
-    RolloutDetails,
-    RolloutList,
-    RolloutOutline,
-    RolloutSummary,
-    StepOutline,
-)
 
 router = Router(prefix="/v1/train/runs/{run_id}/rollouts", tags=["rollouts"])
 
@@ -47,30 +37,24 @@ def _json(value: Any) -> bytes:
 
 @router.get("")
 def list_rollouts(
-    services: Services,
-    run: VisibleRun,
-    wanted: Wanted,
-    order: Order = "newest",
-    page: Page = 1,
-    limit: Limit = 50,
-) -> RolloutList:
+    services: Services, run: VisibleRun, wanted: Wanted, order: Order = "newest", page: Page = 1, limit: Limit = 50
+) -> wire.RolloutList:
     """Rollouts by what a list can filter on, newest step first or as `order` says."""
     with services.database.read() as db:
         found = rollouts.page(db, run.id, order=order, limit=limit, offset=(page - 1) * limit, **wanted)
-    return RolloutList(data=[rollout_item(row) for row in found], page=page, limit=limit)
+    return wire.RolloutList(data=[shape(wire.RolloutItem, row) for row in found], page=page, limit=limit)
 
 
-@router.get("/outline", response_model=RolloutOutline, responses={304: {"model": None}})
-def outline(request: Request, services: Services, run: VisibleRun, wanted: Wanted) -> Response:
+@router.get("/outline", response_model=wire.RolloutOutline, responses=UNCHANGED)
+def outline(run: VisibleRun, cached: Cached, wanted: Wanted) -> Response:
     """How many rollouts fit at each step, newest first; and what could be filtered on."""
 
-    def make() -> bytes:
-        steps = [StepOutline(**each) for each in rollout_search.steps(db, run.id, **wanted)]
+    def found(db: Session) -> wire.RolloutOutline:
+        steps = [wire.StepOutline(**each) for each in rollout_search.steps(db, run.id, **wanted)]
         tools, ended = rollout_search.facets(db, run.id, wanted["mode"], wanted.get("eval_id", ""))
-        return RolloutOutline(steps=steps, tools=tools, terminations=ended).model_dump_json(by_alias=True).encode()
+        return wire.RolloutOutline(steps=steps, tools=tools, terminations=ended)
 
-    with services.database.read() as db:
-        return services.response_cache.answer(request, db, run, make)
+    return cached(found)
 
 
 @router.get("/search")
@@ -81,73 +65,49 @@ def search(
     text: Annotated[str, Query(min_length=1, max_length=300)],
     order: Order = "newest",
     limit: Limit = 200,
-) -> FoundRollouts:
+) -> wire.FoundRollouts:
     """Rollouts whose prompt, turns, task, errors or logs hold a text; `searched` is how many were read."""
     with services.database.read() as db:
         folder = services.data.run(run.id)
         found = rollout_search.search(db, folder, run.id, text, order=order, limit=limit, **wanted)
-    rows = [FoundRollout(rollout=rollout_item(row), words=words) for row, words in found.rows]
-    return FoundRollouts(found=rows, searched=found.searched, total=found.total)
+    rows = [wire.FoundRollout(rollout=shape(wire.RolloutItem, row), words=words) for row, words in found.rows]
+    return wire.FoundRollouts(found=rows, searched=found.searched, total=found.total)
 
 
-@router.get("/summary", response_model=RolloutSummary, responses={304: {"model": None}})
-def summary(
-    request: Request,
-    services: Services,
-    run: VisibleRun,
-    mode: Mode = "eval",
-    external_eval_id: EvalId = None,
-    page: Page = 1,
-    limit: Limit = 50,
-) -> Response:
+@router.get("/summary", response_model=wire.RolloutSummary, responses=UNCHANGED)
+def summary(run: VisibleRun, cached: Cached, scope: Scope, page: Page = 1, limit: Limit = 50) -> Response:
     """Every example with its mean reward at each step."""
-    scope = scope_of(mode, external_eval_id)
 
-    def make() -> bytes:
+    def found(db: Session) -> bytes:
         groups = rollouts.summary(db, run.id, **scope, limit=limit, offset=(page - 1) * limit)
         total = rollouts.count_examples(db, run.id, **scope)
         return _json({"data": groups, "page": page, "limit": limit, "total": total})
 
-    with services.database.read() as db:
-        return services.response_cache.answer(request, db, run, make)
+    return cached(found)
 
 
-@router.get("/heatmap", response_model=list[HeatCell], responses={304: {"model": None}})
+@router.get("/heatmap", response_model=list[wire.HeatCell], responses=UNCHANGED)
 def heatmap(
-    request: Request,
-    services: Services,
     run: VisibleRun,
+    cached: Cached,
+    scope: Scope,
     example: Annotated[str, Query(alias="promptMessageId", min_length=1, max_length=80)],
-    mode: Mode = "eval",
-    external_eval_id: EvalId = None,
 ) -> Response:
     """Every rollout of one example."""
-    scope = scope_of(mode, external_eval_id)
-    with services.database.read() as db:
-        return services.response_cache.answer(
-            request, db, run, lambda: _json(rollouts.heatmap(db, run.id, example, **scope))
-        )
+    return cached(lambda db: _json(rollouts.heatmap(db, run.id, example, **scope)))
 
 
-@router.get("/mode-average", response_model=ModeAverage, responses={304: {"model": None}})
-def mode_average(
-    request: Request, services: Services, run: VisibleRun, mode: Mode = "eval", external_eval_id: EvalId = None
-) -> Response:
+@router.get("/mode-average", response_model=wire.ModeAverage, responses=UNCHANGED)
+def mode_average(run: VisibleRun, cached: Cached, scope: Scope) -> Response:
     """The mean reward of a mode; unscored rollouts are left out, not counted as 0."""
-    scope = scope_of(mode, external_eval_id)
-    with services.database.read() as db:
-        return services.response_cache.answer(
-            request, db, run, lambda: _json(rollouts.mode_average(db, run.id, **scope))
-        )
+    return cached(lambda db: _json(rollouts.mode_average(db, run.id, **scope)))
 
 
 @router.get("/component-averages")
-def component_averages(
-    services: Services, run: VisibleRun, mode: Mode = "eval", external_eval_id: EvalId = None
-) -> dict[str, float] | None:
+def component_averages(services: Services, run: VisibleRun, scope: Scope) -> dict[str, float] | None:
     """The mean of each reward component at the latest step; null when there is none."""
     with services.database.read() as db:
-        return rollouts.component_averages(db, run.id, **scope_of(mode, external_eval_id))
+        return rollouts.component_averages(db, run.id, **scope)
 
 
 @router.get("/comparison")
@@ -226,7 +186,9 @@ def _compared(name: str, each: Difference) -> ComparedComponent:
 
 
 @router.get("/{rollout_id}/details")
-def details(services: Services, run: VisibleRun, rollout_id: Annotated[str, Path(max_length=80)]) -> RolloutDetails:
+def details(
+    services: Services, run: VisibleRun, rollout_id: Annotated[str, Path(max_length=80)]
+) -> wire.RolloutDetails:
     """One rollout in full: every turn, every reward, the task."""
     with services.database.read() as db:
         row = rollouts.get(db, run.id, rollout_id)
@@ -235,31 +197,25 @@ def details(services: Services, run: VisibleRun, rollout_id: Annotated[str, Path
     folder = services.data.run(run.id)
     body = rollouts.read_body(folder, row)
     tokens = token_runs(folder, body or {})
-    return RolloutDetails(complete=body is not None, token_runs=tokens, **_details(row, body or {}))
+    return _details(row, body, tokens)
 
 
-def _details(row: RolloutRow, body: dict[str, Any]) -> dict[str, Any]:
+def _details(row: RolloutRow, found: dict[str, Any] | None, tokens: list[wire.TokenRun] | None) -> wire.RolloutDetails:
+    body = found or {}
     messages = body.get("messages") or [{"role": "user", "content": row.prompt_text}]
     start = body.get("completion_start") or (len(messages) if not body else 0)
-    return {
-        "id": row.id,
-        "step": row.step,
-        "mode": row.mode,
-        "prompt_message_id": row.example_id,
-        "sample": row.sample,
-        "prompt_messages": messages[:start],
-        "messages": messages[start:],
-        "rewards": [NamedReward(name=name, value=value) for name, value in row.components.items()],
-        "unscored": body.get("unscored") or {},
-        "total_reward": row.reward,
-        "task": body.get("task"),
-        "termination": row.termination,
-        "error": body.get("error"),
-        "advantage": row.advantage,
-        "discarded": row.discarded,
-        "turns": row.turns,
-        "tokens": row.tokens,
-        "tool_events": body.get("tool_events") or [],
-        "logs": body.get("logs") or [],
-        "seconds": body.get("seconds") or {},
-    }
+    return shape(
+        wire.RolloutDetails,
+        row,
+        prompt_messages=messages[:start],
+        messages=messages[start:],
+        rewards=[wire.NamedReward(name=name, value=value) for name, value in row.components.items()],
+        unscored=body.get("unscored") or {},
+        task=body.get("task"),
+        error=body.get("error"),
+        tool_events=body.get("tool_events") or [],
+        logs=body.get("logs") or [],
+        seconds=body.get("seconds") or {},
+        complete=found is not None,
+        token_runs=tokens,
+    )

@@ -15,30 +15,22 @@ from sqlalchemy import select
 from benchmax.files.links import open_plain, read_plain
 from benchmax.platform.server.downloads import attachment
 from benchmax.platform.server.routes.environments import report_info
+from benchmax.platform.server.routes.runs.queries import Limit
 from benchmax.platform.server.security.authentication import Caller
 from benchmax.platform.server.security.run_access import OwnedRun, VisibleRun
 from benchmax.platform.server.services import catalogue
 from benchmax.platform.server.services.runs import run_logs
-from benchmax.platform.server.services.runs.launch import specs
+from benchmax.platform.server.services.runs.launch_checks import specs
 from benchmax.platform.server.services.runs.run_logs import Process, Wanted
-from benchmax.platform.server.services.runs.run_views import Limit, run_infos
+from benchmax.platform.server.services.runs.run_views import run_infos
 from benchmax.platform.server.state import Services
 from benchmax.platform.server.threads import Router
 from benchmax.platform.store.queue import one_off_jobs
 from benchmax.platform.store.runs import metrics, run_summaries, runs
 from benchmax.platform.store.tables import Run
 from benchmax.platform.store.text import clean_json
+from benchmax.platform.wire import runs as wire
 from benchmax.platform.wire.environments import RunDoctor
-from benchmax.platform.wire.runs import (
-    LaunchedArg,
-    LogPage,
-    RunConfig,
-    RunCurves,
-    RunInfo,
-    SystemNow,
-    SystemPoint,
-    SystemSeries,
-)
 
 router = Router(prefix="/v1/train", tags=["runs"])
 
@@ -67,7 +59,7 @@ def list_runs_csv(services: Services, caller: Caller, ids: RunIds = None) -> Str
     return StreamingResponse(_csv_lines(infos), headers=headers)
 
 
-def _csv_lines(infos: list[RunInfo]) -> Iterator[str]:
+def _csv_lines(infos: list[wire.RunInfo]) -> Iterator[str]:
     out = io.StringIO()
     table = csv.writer(out)
     table.writerow(_CSV)
@@ -89,12 +81,12 @@ def _cell(value: Any) -> Any:
 
 
 @router.get("/curves")
-def get_curves(services: Services, caller: Caller, ids: CurveIds) -> RunCurves:
+def get_curves(services: Services, caller: Caller, ids: CurveIds) -> wire.RunCurves:
     """The training reward of your runs, small enough for a list of them."""
     wanted = set(ids.split(",")[:_MOST_CURVES])
     with services.database.read() as db:
         mine = db.scalars(select(Run.id).where(Run.id.in_(wanted), Run.owner_id == caller.user_id)).all()
-        return RunCurves(curves=metrics.curves(db, mine, run_summaries.REWARD, _CURVE_POINTS))
+        return wire.RunCurves(curves=metrics.curves(db, mine, run_summaries.REWARD, _CURVE_POINTS))
 
 
 @router.get("/runs/{run_id}/doctor")
@@ -115,11 +107,11 @@ def get_doctor(services: Services, run: OwnedRun) -> RunDoctor:
 
 
 @router.get("/runs/{run_id}/config")
-def get_config(services: Services, run: VisibleRun) -> RunConfig:
+def get_config(services: Services, run: VisibleRun) -> wire.RunConfig:
     """The launch arguments, which of them were given, and every setting they became."""
     known = {spec.name: spec for spec in specs()}
     args = [
-        LaunchedArg(
+        wire.LaunchedArg(
             name=name,
             label=known[name].label if name in known else name,
             value=value,
@@ -134,7 +126,7 @@ def get_config(services: Services, run: VisibleRun) -> RunConfig:
         settings = clean_json(json.loads(text.replace(f"{services.data.root}/", "")))
     except (OSError, ValueError, RecursionError):
         settings = None
-    return RunConfig(type=run.kind, args=args, paths=run.paths, parent=run.parent, settings=settings)
+    return wire.RunConfig(type=run.kind, args=args, paths=run.paths, parent=run.parent, settings=settings)
 
 
 @router.get("/runs/{run_id}/logs")
@@ -146,7 +138,7 @@ def get_process_logs(
     after: Annotated[int, Query(ge=0, le=2**62)] = 0,
     limit: Limit = 500,
     tail: bool = False,
-) -> LogPage:
+) -> wire.LogPage:
     """Lines of one process, oldest first, from `after` on; with `tail` the last ones."""
     wanted = Wanted(level, after, limit, tail)
     if process == "environment":
@@ -156,7 +148,9 @@ def get_process_logs(
 
 
 @router.get("/runs/{run_id}/system")
-def get_system(services: Services, run: VisibleRun, limit: Annotated[int, Query(ge=2, le=5000)] = 720) -> SystemSeries:
+def get_system(
+    services: Services, run: VisibleRun, limit: Annotated[int, Query(ge=2, le=5000)] = 720
+) -> wire.SystemSeries:
     """What the run's processes used of the machine; thinned evenly to `limit` points."""
     try:
         with open_plain(services.data.run(run.id), "system.jsonl") as file:
@@ -167,14 +161,14 @@ def get_system(services: Services, run: VisibleRun, limit: Annotated[int, Query(
     every = max(1, -(-len(lines) // limit))
     chosen = [line for at, line in enumerate(lines) if (len(lines) - 1 - at) % every == 0]
     found = [sample for line in chosen if (sample := _sample(line)) is not None]
-    points = [SystemPoint.model_validate(sample) for sample in found]
-    return SystemSeries(points=points, now=SystemNow.model_validate(found[-1]) if found else None)
+    points = [wire.SystemPoint.model_validate(sample) for sample in found]
+    return wire.SystemSeries(points=points, now=wire.SystemNow.model_validate(found[-1]) if found else None)
 
 
 def _sample(line: bytes) -> dict[str, Any] | None:
     """A torn line, the first or the last, is none."""
     try:
         value = json.loads(line)
-        return dict(value) if SystemNow.model_validate(value) else None
+        return dict(value) if wire.SystemNow.model_validate(value) else None
     except ValueError:
         return None

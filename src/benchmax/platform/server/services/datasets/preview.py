@@ -1,29 +1,38 @@
-"""What is in a dataset file: its rows, how many are usable, and what is wrong with the others."""
+"""What is in a dataset file: its rows, how many are usable, and what is wrong with the others.
+
+`QUESTIONS` are what `bounded_rows` asks about a file, here or in a process of its own.
+"""
 
 from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from codecs import BOM_UTF16_BE, BOM_UTF16_LE
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import islice
 from pathlib import Path
-from typing import Any
+from typing import Any, ParamSpec, TypeVar
 
 from benchmax import limits
 from benchmax.envs.base_env import BaseEnv
 from benchmax.envs.catalogue import is_named
 from benchmax.envs.datasets.load import check_dataset, iter_examples
-from benchmax.envs.datasets.readers import read_rows
+from benchmax.envs.datasets.readers import file_format, read_rows
 from benchmax.envs.datasets.rows import RowIssue
 from benchmax.envs.datasets.run_rows import usable_rows
 from benchmax.envs.loading import load_env_class
 from benchmax.envs.types import ChatMessage, Example, Messages, RewardValue
-from benchmax.errors import DatasetError
+from benchmax.errors import DatasetError, UsageError
 from benchmax.files import json_size
+
+P = ParamSpec("P")
+T = TypeVar("T")
 
 PREVIEW_ROWS = 100_000
 SAMPLE_BYTES = 8 * limits.MIB
 """Of the rows in one preview, as JSON."""
+ROWS_BYTES = 32 * limits.MIB
+"""Of rows that are kept in memory at one time, as JSON."""
 FEW = 5
 """Rows that show whether a file is for an environment."""
 OWN_CODE = "*"
@@ -105,6 +114,39 @@ def readable_rows(file: Path, path: str) -> Iterator[dict[str, Any]]:
         yield row.data
 
 
+def first_rows(file: Path, count: int) -> Iterator[Any]:
+    """The first rows, as they are; UsageError when they are too much to be held."""
+    held = json_size.Count(most_bytes=ROWS_BYTES)
+    for row in islice(read_rows(file), count):
+        if held.add(json.dumps(row.data, default=str).encode()):
+            raise UsageError(f"The first rows of {file} are more than can be held at once. Ask for fewer.")
+        yield row.data
+
+
+def count_rows(file: Path) -> int:
+    """All rows, usable or not."""
+    return count_lines(file) if has_row_per_line(file) else sum(1 for _ in read_rows(file))
+
+
+def has_row_per_line(path: str | Path) -> bool:
+    known = file_format(path)
+    return known is not None and known.row_per_line
+
+
+def count_lines(path: Path) -> int:
+    """Non-blank lines, as readers see them, in bounded memory however long a line is."""
+    with open(path, "rb") as file:
+        wide = file.read(2) in (BOM_UTF16_BE, BOM_UTF16_LE)
+    rows, blank = 0, True
+    with open(path, encoding="utf-16" if wide else "utf-8-sig", errors="replace", newline="") as text:
+        while piece := text.readline(limits.MIB):
+            blank = blank and piece.isspace()
+            if piece.endswith(("\n", "\r")):
+                rows += not blank
+                blank = True
+    return rows + (not blank)
+
+
 def _example_id(row: dict[str, Any], env_class: type[BaseEnv] | None) -> str | None:
     try:
         return next(iter_examples([row], env_class, lenient=True))["id"]
@@ -115,3 +157,21 @@ def _example_id(row: dict[str, Any], env_class: type[BaseEnv] | None) -> str | N
 def _issue(issue: RowIssue) -> dict[str, Any]:
     said = f"{issue.reason} → {issue.fix}"
     return {"row": issue.row, "field": issue.column, "severity": issue.severity, "message": said}
+
+
+def _once(answer: Callable[P, T]) -> Callable[P, Iterator[T]]:
+    """A question that has one answer."""
+
+    def answers(*args: P.args, **kwargs: P.kwargs) -> Iterator[T]:
+        yield answer(*args, **kwargs)
+
+    return answers
+
+
+QUESTIONS: dict[str, Callable[..., Iterator[Any]]] = {
+    "preview": _once(make_preview),
+    "check": _once(check_file),
+    "count": _once(count_rows),
+    "first": first_rows,
+    "rows": readable_rows,
+}

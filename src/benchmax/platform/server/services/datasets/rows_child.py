@@ -9,7 +9,6 @@ from __future__ import annotations
 import json
 import resource
 import sys
-from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -34,24 +33,11 @@ def main() -> int:
 
 
 def _answer(asked: dict[str, Any]) -> None:
-    from benchmax.envs.datasets.readers import read_rows
-    from benchmax.platform.server.services.datasets import preview
+    from benchmax.platform.server.services.datasets.preview import QUESTIONS
 
-    file = Path(asked["file"])
-    if asked["do"] == "preview":
-        _say("answer", preview.make_preview(file, asked["limit"], asked["environment"]))
-    elif asked["do"] == "check":
-        _say("answer", {"rows": preview.check_file(file, asked["path"], asked["environment"])})
-    elif asked["do"] == "count":
-        _say("answer", {"rows": sum(1 for _ in read_rows(file))})
-    elif asked["do"] == "first":
-        for found in islice(read_rows(file), asked["count"]):
-            _say("row", found.data)
-        _say("end")
-    else:
-        for row in preview.readable_rows(file, asked["path"]):
-            _say("row", row)
-        _say("end")
+    for value in QUESTIONS[asked["do"]](Path(asked["file"]), **asked["more"]):
+        _say("answer", value)
+    _say("end")
 
 
 def _say(kind: str, value: Any = None) -> None:

@@ -1,6 +1,6 @@
 """Reading the rows of an uploaded dataset: a preview, all of them, their number, whether a run can use them.
 
-A file that is large, or can only be read whole, is read by `bounded_rows` in a process of its own.
+Each is a question of `preview`, which `bounded_rows` asks here or in a process of its own.
 """
 
 from __future__ import annotations
@@ -8,18 +8,16 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
-from itertools import islice
 from pathlib import Path, PurePosixPath
 from typing import Any
 
-from benchmax import limits
-from benchmax.envs.datasets.readers import file_format, read_rows
+from benchmax.envs.datasets.readers import file_format
 from benchmax.envs.datasets.rows import Finding, check_messages
 from benchmax.envs.datasets.text_readers import JSON_FILE_BYTES
 from benchmax.errors import DatasetError, UsageError
 from benchmax.files.temp_dirs import make_owned_dir, remove_tree
 from benchmax.platform.server.services.datasets import bounded_rows
-from benchmax.platform.server.services.datasets.preview import PREVIEW_ROWS, check_file, make_preview, readable_rows
+from benchmax.platform.server.services.datasets.preview import PREVIEW_ROWS
 from benchmax.platform.store.uploads.blobs import BlobStore
 from benchmax.platform.wire.datasets import DatasetPreview
 
@@ -46,58 +44,36 @@ def preview(
     store: BlobStore, sha256: str, size: int, path: str, limit: int, environment: str | None = None
 ) -> DatasetPreview:
     """The first rows, and what is wrong with any of the first 100,000, as a built-in environment reads them."""
-    with dataset_file(store, sha256, path) as file:
-        if bounded_rows.is_needed(file):
-            seen = bounded_rows.ask(file, "preview", limit=limit, environment=environment)
-        else:
-            seen = make_preview(file, limit, environment)
+    (seen,) = _ask(store, sha256, path, "preview", limit=limit, environment=environment)
     return DatasetPreview.model_validate({"path": path, "bytes": size, **seen})
 
 
 def read(store: BlobStore, sha256: str, path: str) -> Iterator[dict[str, Any]]:
     """The rows of a file; DatasetError, with its line, at one that cannot be read."""
-    with dataset_file(store, sha256, path) as file:
-        reader = bounded_rows.rows if bounded_rows.is_needed(file) else readable_rows
-        yield from reader(file, path)
+    return _ask(store, sha256, path, "rows", path=path)
 
 
 def first(store: BlobStore, sha256: str, path: str, count: int) -> list[Any]:
     """The first rows of a file, as they are; UsageError when they are too much to be held."""
-    with dataset_file(store, sha256, path) as file:
-        if bounded_rows.is_needed(file):
-            return bounded_rows.first(file, path, count)
-        return [row.data for row in islice(read_rows(file), count)]
+    return list(_ask(store, sha256, path, "first", count=count))
 
 
 def check(store: BlobStore, sha256: str, path: str, reader: str) -> int:
     """Usable rows of a dataset; DatasetError, with row, column, reason and fix, for one that is not."""
-    with dataset_file(store, sha256, path) as file:
-        if bounded_rows.is_needed(file):
-            usable = int(bounded_rows.ask(file, "check", path=path, environment=reader)["rows"])
-        else:
-            usable = check_file(file, path, reader)
-    return usable if usable < PREVIEW_ROWS else count(store, sha256, path)
+    (usable,) = _ask(store, sha256, path, "check", path=path, environment=reader)
+    return int(usable) if usable < PREVIEW_ROWS else count(store, sha256, path)
 
 
 def count(store: BlobStore, sha256: str, path: str) -> int:
     """Rows of a dataset."""
-    with dataset_file(store, sha256, path) as file:
-        if bounded_rows.is_needed(file):
-            return int(bounded_rows.ask(file, "count")["rows"])
-        known = file_format(file)
-        return count_lines(file) if known and known.row_per_line else sum(1 for _ in read_rows(file))
+    (rows,) = _ask(store, sha256, path, "count")
+    return int(rows)
 
 
-def count_lines(path: Path) -> int:
-    """Non-blank lines, in bounded memory however long a line is."""
-    rows, blank = 0, True
-    with open(path, "rb") as file:
-        while piece := file.readline(limits.MIB):
-            blank = blank and piece.isspace()
-            if piece.endswith(b"\n"):
-                rows += not blank
-                blank = True
-    return rows + (not blank)
+def _ask(store: BlobStore, sha256: str, name: str, do: str, **more: Any) -> Iterator[Any]:
+    """What a question brings about the upload of that name."""
+    with dataset_file(store, sha256, name) as file:
+        yield from bounded_rows.answers(file, do, **more)
 
 
 def check_sft(store: BlobStore, sha256: str, path: str) -> int:

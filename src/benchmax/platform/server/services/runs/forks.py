@@ -11,34 +11,11 @@ import os
 import shutil
 from pathlib import Path
 
-from benchmax.errors import NotFoundError, UsageError
+from benchmax.errors import UsageError
 from benchmax.files.links import open_plain, read_plain
 
 PARENT = "parent"
-_MARK_BYTES = 1024
 _CONFIG_BYTES = 4 * 1024 * 1024
-_NO_CHECKPOINT = "The run has no such checkpoint. GET …/checkpoints lists them."
-
-
-def checkpoint(run_dir: Path, name: str) -> Path:
-    """The folder of a checkpoint; `best` is `latest` for a run without held-out rows."""
-    folder = run_dir / "checkpoints"
-    if name in ("best", "latest"):
-        found = _marked(folder, name) or (_marked(folder, "latest") if name == "best" else None)
-    else:
-        found = folder / name
-    links = [] if found is None else [folder, found, found / "weights.safetensors"]
-    if found is None or any(map(Path.is_symlink, links)) or not (found / "weights.safetensors").is_file():
-        raise NotFoundError(_NO_CHECKPOINT)
-    return found
-
-
-def _marked(folder: Path, mark: str) -> Path | None:
-    try:
-        name = read_plain(folder, mark, _MARK_BYTES).decode().strip()
-    except (OSError, UnicodeDecodeError):
-        return None
-    return folder / name if name.startswith("step-") and name.removeprefix("step-").isdecimal() else None
 
 
 def link_parent(old: Path, new: Path, chosen: Path) -> None:

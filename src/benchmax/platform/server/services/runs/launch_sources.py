@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, NamedTuple, TypeVar
 
+from benchmax import limits
 from benchmax.envs.composed.parts import mixed_part
 from benchmax.envs.datasets.run_rows import check_count
 from benchmax.envs.datasets.split import HELD_OUT_SHARE, held_out_of_parts
@@ -18,7 +19,7 @@ from benchmax.platform.server.services import catalogue
 from benchmax.platform.server.services.catalogue import Environment
 from benchmax.platform.server.services.datasets import stored_rows, uploaded
 from benchmax.platform.server.services.datasets.preview import OWN_CODE
-from benchmax.platform.server.services.runs.launch import Assets, row_reader
+from benchmax.platform.server.services.runs.launch_checks import SPLIT_FROM, Assets, row_reader
 from benchmax.platform.server.state import Services
 from benchmax.platform.store.uploads import blobs
 from benchmax.platform.store.uploads.uploads import SPLITS
@@ -46,17 +47,37 @@ def resolve(services: Services, owner_id: str, args: Mapping[str, Any]) -> dict[
     return resolved
 
 
-def checked_assets(services: Services, owner_id: str, args: Mapping[str, Any]) -> tuple[Assets, int, list[str]]:
-    """The four files of a launch, its training rows, and warnings; an error for what the run would refuse."""
+class Sources(NamedTuple):
+    """What a run is made of."""
+
+    paths: dict[str, str]
+    blobs: dict[str, str]
+    """What the run keeps of its uploads."""
+    rows: int
+    """To train on."""
+    warnings: list[str]
+
+
+def checked_sources(services: Services, owner_id: str, args: Mapping[str, Any]) -> Sources:
+    """The four files of a launch; an error for what the run would refuse."""
     named = resolve(services, owner_id, args)
-    with services.database.read() as db:
-        assets = Assets(db, services.blobs, owner_id, named)
+    assets = Assets(services, owner_id, named)
     assets.check_bundle()
-    if not assets.count("eval_dataset_path"):
-        named |= _held_out(services, owner_id, assets)
-        with services.database.read() as db:
-            assets = Assets(db, services.blobs, owner_id, named, held_out=True)
-    return assets, *assets.check_rows()
+    held_out = assets.count("eval_dataset_path")
+    given = held_out > 0
+    if not given:
+        assets = Assets(services, owner_id, named | _held_out(services, owner_id, assets))
+        held_out = assets.count("eval_dataset_path")
+    rows = assets.count("train_dataset_path")
+    check_count(rows, "Nothing was launched.")
+    warnings = []
+    if rows < limits.GOOD_TRAIN_ROWS:
+        warnings.append(f"Only {rows} training rows; {limits.GOOD_TRAIN_ROWS} or more are recommended.")
+    if not given:
+        aside = f"{held_out} of the training rows are held out" if held_out else "there are too few to hold any out"
+        warnings.append(f"The eval dataset has no rows; {aside}.")
+    split_from = {SPLIT_FROM: str(args["dataset_path"])} if args.get("dataset_path") else {}
+    return Sources(assets.paths, assets.recorded() | split_from, rows, warnings)
 
 
 def _held_out(services: Services, owner_id: str, assets: Assets) -> dict[str, str]:

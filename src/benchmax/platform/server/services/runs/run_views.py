@@ -1,30 +1,22 @@
-"""Rows of the store as shapes of the wire: runs, log lines, evaluations, keys."""
+"""Runs as the wire shows them."""
 
 from __future__ import annotations
 
 import hashlib
 import time
-from typing import Annotated
 
-from fastapi import Query
 from sqlalchemy import bindparam, select
 from sqlalchemy.orm import Session
 
 from benchmax.platform.server.security.authentication import Principal
-from benchmax.platform.server.services.runs.launch import FINGERPRINT
+from benchmax.platform.server.services.runs.launch_checks import FINGERPRINT
+from benchmax.platform.server.services.shapes import shape
 from benchmax.platform.store.datadir import DataDir
 from benchmax.platform.store.runs import run_summaries
 from benchmax.platform.store.runs.run_summaries import RunSummary
-from benchmax.platform.store.tables import TERMINAL, ApiKey, EnvLog, Eval, Job, Run
+from benchmax.platform.store.tables import TERMINAL, Job, Run
 from benchmax.platform.store.uploads.uploads import OURS
-from benchmax.platform.wire.accounts import KeyInfo
-from benchmax.platform.wire.evals import EvalInfo
-from benchmax.platform.wire.runs import EnvLogLine, RunInfo
-
-Page = Annotated[int, Query(ge=1, le=100_000)]
-Limit = Annotated[int, Query(ge=1, le=1000)]
-Mode = Annotated[str, Query(max_length=40)]
-EvalId = Annotated[str | None, Query(alias="externalEvalId", max_length=80)]
+from benchmax.platform.wire.runs import RunInfo
 
 _WITH_JOB = select(Job.run_id).where(Job.run_id.in_(bindparam("ids", expanding=True))).distinct()
 
@@ -48,27 +40,14 @@ def run_infos(
     with_job = set(db.scalars(_WITH_JOB, {"ids": ids}))
     summaries = run_summaries.of_runs(db, ids)
     return [
-        RunInfo(
-            id=run.id,
-            name=run.name,
-            status=run.status,
-            status_reason=run.reason,
-            created_at=run.created,
-            updated_at=run.updated,
-            started_at=run.started,
-            ended_at=run.ended,
-            is_public=run.is_public,
-            is_owner=caller is not None and run.owner_id == caller.user_id,
+        shape(
+            RunInfo,
+            run,
+            is_owner=(own := caller is not None and run.owner_id == caller.user_id),
+            notes=run.notes if own else "",
             has_launcher_job=run.id in with_job,
-            archived=run.archived,
-            tags=run.tags,
-            total_steps=run.total_steps,
             latest_step=latest_step(run),
-            latest_activity_message=run.activity,
             launcher_args={**run.args, **run.paths, "type": run.kind} if config else None,
-            pinned=run.pinned,
-            notes=run.notes if caller is not None and run.owner_id == caller.user_id else "",
-            type=run.kind,
             parent_run_id=run.parent.get("run_id"),
             model=str(run.args.get("model") or ""),
             environment=environment_name(run.paths.get("env_cls_path", "")),
@@ -132,44 +111,3 @@ def _heartbeat(run: Run, data: DataDir) -> float | None:
         except OSError:
             continue
     return max(beats, default=None)
-
-
-def log_line(line: EnvLog) -> EnvLogLine:
-    return EnvLogLine(
-        id=line.id,
-        rollout_id=line.rollout_id,
-        step=line.step,
-        created_at=line.time,
-        level=line.level,
-        message=line.message,
-        content=line.message,
-        traceback=line.traceback,
-    )
-
-
-def eval_info(row: Eval) -> EvalInfo:
-    return EvalInfo(
-        id=row.id,
-        name=row.name,
-        model=row.model,
-        status=row.status,
-        status_reason=row.reason,
-        done=row.done,
-        total=row.total,
-        summary=row.summary,
-        created_at=row.created,
-        ended_at=row.ended,
-    )
-
-
-def key_info(key: ApiKey) -> KeyInfo:
-    return KeyInfo(
-        id=key.id,
-        name=key.name,
-        prefix=key.prefix,
-        scopes=key.scopes,
-        created_at=key.created,
-        expires_at=key.expires,
-        last_used_at=key.last_used,
-        revoked=key.revoked is not None,
-    )

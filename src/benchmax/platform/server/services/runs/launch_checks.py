@@ -7,16 +7,16 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 from functools import cached_property
+from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from sqlalchemy.orm import Session
-
 from benchmax import limits
-from benchmax.envs.datasets.run_rows import check_count
 from benchmax.errors import NotFoundError, UsageError
+from benchmax.platform.server.services import models
 from benchmax.platform.server.services.datasets import stored_rows
 from benchmax.platform.server.services.datasets.preview import OWN_CODE
+from benchmax.platform.server.state import Services
 from benchmax.platform.store.uploads import blobs
 from benchmax.platform.store.uploads.blobs import BlobStore
 from benchmax.platform.store.uploads.uploads import manifest_bytes
@@ -37,18 +37,11 @@ SPLIT_FROM = "split_from"
 _NAMED_BUNDLE = "Launch with the paths `upload_training_run` returned."
 
 
-def models() -> list[str]:
-    """Names of the local model registry."""
-    from benchmax.inference.weights.store import KNOWN, list_models
-
-    return sorted({*KNOWN, *(stored.card.name for stored in list_models())})
-
-
 def specs() -> list[LaunchArg]:
     """The launch arguments of this machine."""
     from benchmax.trainer.backend import backends
 
-    return launch_args(models=models(), backends=backends())
+    return launch_args(models=sorted(chain(*models.local_names())), backends=backends())
 
 
 def check_backend(given: Mapping[str, Any], secrets: Collection[str]) -> None:
@@ -69,19 +62,16 @@ def check_backend(given: Mapping[str, Any], secrets: Collection[str]) -> None:
 class Assets:
     """The four uploads of a launch; NotFoundError for one that is not there or not the caller's."""
 
-    def __init__(
-        self, db: Session, store: BlobStore, owner_id: str, args: Mapping[str, Any], *, held_out: bool = False
-    ) -> None:
-        self._store = store
-        self._held_out = held_out
-        """The eval rows were taken from the training rows, for there were none."""
+    def __init__(self, services: Services, owner_id: str, args: Mapping[str, Any]) -> None:
+        self._store = services.blobs
         self.paths = {name: _text(args, name) for name in RUN_PATHS}
         self.blobs: dict[str, str] = {}
-        for name, path in self.paths.items():
-            found = blobs.find(db, owner_id, path)
-            if found is None:
-                raise NotFoundError(f"{name}: you have no upload at {path[:200]!r}. {_NAMED_BUNDLE}")
-            self.blobs[name] = found[1].sha256
+        with services.database.read() as db:
+            for name, path in self.paths.items():
+                found = blobs.find(db, owner_id, path)
+                if found is None:
+                    raise NotFoundError(f"{name}: you have no upload at {path[:200]!r}. {_NAMED_BUNDLE}")
+                self.blobs[name] = found[1].sha256
 
     def check_bundle(self) -> None:
         """Refuse a bundle that a run could not open: damaged, for another Python, or in need of what is not here."""
@@ -110,18 +100,6 @@ class Assets:
     def reader(self) -> str:
         """Whose columns the rows must have, as `preview` names it."""
         return row_reader(self._store, self.blobs["env_cls_path"], self.blobs["env_metadata_path"])
-
-    def check_rows(self) -> tuple[int, list[str]]:
-        """The number of training rows, and warnings; DatasetError when there are too few, or one cannot be used."""
-        rows, held_out = self.count("train_dataset_path"), self.count("eval_dataset_path")
-        check_count(rows, "Nothing was launched.")
-        warnings = []
-        if rows < limits.GOOD_TRAIN_ROWS:
-            warnings.append(f"Only {rows} training rows; {limits.GOOD_TRAIN_ROWS} or more are recommended.")
-        if self._held_out:
-            aside = f"{held_out} of the training rows are held out" if held_out else "there are too few to hold any out"
-            warnings.append(f"The eval dataset has no rows; {aside}.")
-        return rows, warnings
 
 
 def row_reader(store: BlobStore, cls_sha256: str, metadata_sha256: str) -> str:
