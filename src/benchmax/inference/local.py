@@ -5,11 +5,12 @@ from __future__ import annotations
 import asyncio
 import math
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from benchmax.errors import ModelError, UsageError
+from benchmax.inference.engine.request import OnTokens
 from benchmax.inference.engine.sampling import SamplingParams
 from benchmax.inference.tokens.chat import ChatTokens
 from benchmax.inference.tokens.token_model import Sampled, StopStrings, TokenModel
@@ -19,8 +20,6 @@ from benchmax.models.base import Sampling
 if TYPE_CHECKING:
     from benchmax.inference.engine.engine import Engine
 
-OnTokens = Callable[[list[int], list[float]], None]
-"""Called with sampled ids and their log-probs as they come, in the engine's thread."""
 _SIZES = re.compile(r"size mismatch for (\S+): .*?torch\.Size\((.*?)\).*?torch\.Size\((.*?)\)")
 
 
@@ -62,7 +61,7 @@ class LocalModel(TokenModel):
         """Sample what follows the ids of `prompt`."""
         room = self.room(prompt)
         params = SamplingParams(
-            max_tokens=room if sampling.max_tokens is None else max(1, min(sampling.max_tokens, room)),
+            max_tokens=min(room, sampling.max_tokens or room),
             temperature=sampling.temperature,
             top_p=sampling.top_p,
             top_k=sampling.top_k,

@@ -5,6 +5,7 @@ import re
 import shutil
 import threading
 import time
+from types import SimpleNamespace
 
 import pytest
 from fake_engine import FakeEngine
@@ -17,7 +18,6 @@ from benchmax.errors import ContextExceeded, ModelRejected, ModelTimeout, UsageE
 from benchmax.inference.local import LocalModel
 from benchmax.inference.tokens.chat import ChatTokens, parse_reply
 from benchmax.inference.tokens.drift_audit import audit_chat_template
-from benchmax.inference.tokens.prompt_cache import CachedChatTokens
 from benchmax.inference.tokens.token_model import StopStrings, derive_seed
 from benchmax.inference.weights.gguf import convert
 from benchmax.models.base import Sampling
@@ -149,23 +149,33 @@ def deltas(chat, turns, opening="Be brief.", name="a"):
         yield ids, chat.prompt(history)[-len(delta) :]
 
 
-@pytest.mark.parametrize("kind", [ChatTokens, CachedChatTokens])
 @pytest.mark.parametrize("template", [COUNTING, STRICT, NO_THINK])
-def test_a_turn_follows_from_its_own_conversation_alone(kind, template, directory, tmp_path):
+def test_a_turn_follows_from_its_own_conversation_alone(template, directory, tmp_path):
     with_template(directory, tmp_path / "m", template)
-    chat = kind(tmp_path / "m")
+    chat = ChatTokens(tmp_path / "m")
     for opening, name in [("Be kind.", "a"), ("/no", "a"), ("Be kind.", "b"), ("/no", "b"), ("/no", "a")]:
         for delta, whole in deltas(chat, 4, opening, name):
             assert delta == whole
 
 
 def test_what_siblings_share_is_rendered_once(directory, monkeypatch):
-    chat, seen = CachedChatTokens(directory), []
+    chat, seen = ChatTokens(directory), []
     render = chat._render
     monkeypatch.setattr(chat, "_render", lambda *given, **options: seen.append(1) or render(*given, **options))
     for _ in range(5):
         assert all(delta == whole for delta, whole in deltas(chat, 3))
     assert len(seen) == 1 + 3 + 3  # a prompt, three turns, and three prompts to compare them with
+    monkeypatch.setattr("benchmax.inference.tokens.chat.date", SimpleNamespace(today=lambda: "another day"))
+    assert list(deltas(chat, 3))
+    assert len(seen) == 2 * (1 + 3 + 3), "a template may write the day"
+
+
+def test_rendered_conversations_are_kept_within_bounds(directory, monkeypatch):
+    monkeypatch.setattr("benchmax.inference.tokens.chat.RENDERED_TOKENS", 500)
+    chat, fresh = ChatTokens(directory), ChatTokens(directory)
+    for number in [*range(100), *range(100)]:
+        assert chat.prompt([user(f"What is {number}?")]) == fresh.prompt([user(f"What is {number}?")])
+        assert sum(map(len, chat._rendered.values())) == chat._rendered_tokens < 600
 
 
 def test_tools_go_into_the_system_message_and_answers_share_a_turn(chat):
@@ -460,6 +470,12 @@ def test_a_good_template_passes_the_audit(chat, native):
     assert [finding for finding in findings if finding.matters] == []
     assert ("compact call", 1) in {(finding.case, finding.turn) for finding in findings}
     assert [finding for finding in audit_chat_template(native) if finding.matters] == []
+
+
+def test_the_audit_ends_turns_as_the_template_does_whatever_else_may_end_them(chat):
+    several = ChatTokens.of_tokenizer(chat.tokenizer, stop_ids=[0])
+    assert (several.stop_ids[0], several.end_of_turn) == (0, chat.end_of_turn)
+    assert audit_chat_template(several) == audit_chat_template(chat)
 
 
 def test_the_audit_sees_a_template_that_rewrites_history(directory, tmp_path):

@@ -17,7 +17,7 @@ from benchmax.inference.engine.engine import Engine, SamplingParams
 
 CHECK = """
 import torch
-from benchmax.inference.kernels import check as cuda_check
+from benchmax.inference.kernels import check
 from benchmax.inference.kernels import layers as kernels
 from benchmax.inference.weights.llama import ModelSpec, Weights
 from benchmax.inference.engine.runner import Runner
@@ -32,8 +32,8 @@ for heads, kv_heads, head_dim, normed, biased in shapes:
     )
     runner = Runner(Weights(spec, torch.device("cpu"), torch.float32), 1 << 30)
     with torch.inference_mode():
-        cuda_check.check_kernels(runner, kernels.TritonOps(spec, runner.ops.cos, runner.ops.sin))
-        cuda_check.check_chain(runner.weights, runner.ops)
+        check.check_kernels(runner, kernels.TritonOps(spec, runner.ops.cos, runner.ops.sin))
+        check.check_chain(runner.weights, runner.ops)
 print("same")
 """
 
@@ -146,8 +146,8 @@ def test_stops_bursts_and_cancellation_on_a_gpu(options):
 
 @pytest.mark.gpu
 @gpu
-def test_long_prompts_in_pieces_on_a_gpu(options, monkeypatch):
-    monkeypatch.setattr(CudaRunner, "piece", 64)
+def test_long_prompts_in_chunks_on_a_gpu(options, monkeypatch):
+    monkeypatch.setattr(CudaRunner, "prefill_chunk", 64)
     model = tiny.make()
     prompts = [prompt for prompt in tiny.prompts(12, longest=400, seed=6) if len(prompt) > 64] + tiny.prompts(6, seed=7)
     with Engine.from_model(model, device="cuda", dtype="float32", **options) as engine:

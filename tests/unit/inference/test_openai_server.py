@@ -300,6 +300,8 @@ async def test_models(chat):
             {"tools": [{"type": "function", "function": {"name": "f", "parameters": [1]}}]},
             "tools.0.function.parameters",
         ),
+        ({"tools": [{"type": "function", "function": {"name": "f", "grammar": "a"}}]}, "grammar: not supported"),
+        ({"tools": [{"type": "function", "function": {"name": "f"}, "format": "a"}]}, "format: not supported"),
     ],
 )
 async def test_bad_requests_are_named(chat, change, message):
@@ -369,6 +371,18 @@ async def test_fields_that_change_nothing_are_taken(chat):
     assert chunks[-1].usage.completion_tokens == 4
     assert engine.params[0] == engine.params[1]
     assert engine.prompts[0] == engine.prompts[1]
+
+
+def test_null_is_the_default_of_a_tools_fields_too():
+    function = {"name": "f", "description": None, "parameters": None, "strict": None}
+    (tool,) = ChatRequest.model_validate(
+        {"model": "tiny", "messages": ASK, "tools": [{"type": "function", "function": function}]}
+    ).definitions()
+    assert tool == ToolDefinition("f", "", None)
+    (strict,) = ChatRequest.model_validate(
+        {"model": "tiny", "messages": ASK, "tools": [{"type": "function", "function": {"name": "f", "strict": True}}]}
+    ).definitions()
+    assert strict == tool
 
 
 def test_every_field_of_the_official_client_is_decided_on():

@@ -17,7 +17,7 @@ import numpy as np
 from benchmax.inference.engine.batch_state import BatchState, Flight
 from benchmax.inference.engine.capacity import Capacity
 from benchmax.inference.engine.request import Request
-from benchmax.inference.engine.runner import Prefill, RowStart
+from benchmax.inference.engine.runner import Prefill
 
 Key = tuple[int, ...]
 
@@ -58,7 +58,7 @@ class Admission:
         whole, partial = [job for job in jobs if not job.partial], [job for job in jobs if job.partial]
         requests = [request for job in whole for request in job.requests]
         if requests:
-            state.runner.start([self._start_row(request) for request in requests])
+            self._start(requests)
         prefills = [job.prefill for job in (*whole, *partial)]
         readers = [(index, request.row) for index, job in enumerate(whole) for request in job.requests]
         result = state.runner.prefill(prefills, readers, any(request.params.truncated for request in requests))
@@ -68,11 +68,11 @@ class Admission:
         self._requeue(partial)
         return not partial
 
-    def _start_row(self, request: Request) -> RowStart:
-        length = len(request.prompt) + len(request.ids)
-        self.state.table.held[request.row] = length
-        request.launched = len(request.ids) + 1
-        return RowStart(request.row, length - 1, request.limit, request.seed, request.params)
+    def _start(self, requests: list[Request]) -> None:
+        for request in requests:
+            request.launched = len(request.ids) + 1
+            self.state.table.held[request.row] = request.length - 1
+        self.state.runner.start(requests)
 
     def _copy_to_siblings(self, jobs: list[Job]) -> None:
         """Copy a prompt that was computed once to the rows of the other requests that share it."""

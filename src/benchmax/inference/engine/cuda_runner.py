@@ -52,13 +52,12 @@ class CudaRunner(Runner):
     def _use_kernels(self) -> bool:
         assert isinstance(self.ops, TorchOps)
         try:
-            from benchmax.inference.kernels import check as cuda_check
-            from benchmax.inference.kernels import layers as kernels
+            from benchmax.inference.kernels import check, layers
 
-            if not kernels.usable(self.weights.spec):
+            if not layers.usable(self.weights.spec):
                 raise ValueError(f"head_dim {self.weights.spec.head_dim} does not fit the kernels")
-            fused = kernels.TritonOps(self.weights.spec, self.ops.cos, self.ops.sin)
-            cuda_check.check_kernels(self, fused)
+            fused = layers.TritonOps(self.weights.spec, self.ops.cos, self.ops.sin)
+            check.check_kernels(self, fused)
         except Exception as error:  # whatever Triton raises, plain torch still works
             self.notes.append(f"kernels off: {type(error).__name__}: {str(error)[:300]}")
             return False
@@ -69,13 +68,12 @@ class CudaRunner(Runner):
     def _chain(self) -> Chain | None:
         assert isinstance(self.ops, TorchOps)
         try:
-            from benchmax.inference.kernels import check as cuda_check
-            from benchmax.inference.kernels import decode as kernels_decode
+            from benchmax.inference.kernels import check, decode
 
-            if not kernels_decode.usable(self.weights):
+            if not decode.usable(self.weights):
                 return None
-            cuda_check.check_chain(self.weights, self.ops)
-            return kernels_decode.Chain(self.weights, self.ops.cos, self.ops.sin)
+            check.check_chain(self.weights, self.ops)
+            return decode.Chain(self.weights, self.ops.cos, self.ops.sin)
         except Exception as error:  # as above: the step of separate kernels still works
             self.notes.append(f"chained kernels off: {type(error).__name__}: {str(error)[:300]}")
             return None

@@ -65,6 +65,7 @@ class Delivery:
         self._abandoned_rows.clear()
 
     def fail_all(self, error: BaseException) -> None:
+        """Fail every request, running or waiting."""
         for request in list(self.state.everyone()):
             if not request.future.done() and request.future.set_running_or_notify_cancel():
                 request.future.set_exception(error)

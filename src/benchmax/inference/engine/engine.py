@@ -300,7 +300,7 @@ class Engine:
         except UsageError as error:  # no memory for a larger cache: the present one stays sound
             self._scheduler.abandon(error)
         except (RuntimeError, MemoryError) as error:
-            if not out_of_memory(error) or self._shortages >= SHORTAGES or not self._scheduler.half_memory_is_enough:
+            if not out_of_memory(error) or self._shortages >= SHORTAGES or not self._scheduler.capacity.half_is_enough:
                 raise
             self._shortages += 1
             logger.warning("out of memory (%s): going on with fewer rows", self._runner.describe_memory())
@@ -343,7 +343,7 @@ class Engine:
             self._arrivals.clear()
             commands = list(self._commands)
             self._commands.clear()
-        self._scheduler.fail_all(error)
+        self._scheduler.delivery.fail_all(error)
         for _, done in commands:
             done.set_exception(error)
         self._runner.release()

@@ -13,6 +13,7 @@ from benchmax.inference.engine.sampling import MAX_STOPS, Generation, SamplingPa
 
 ShouldStop = Callable[[list[int]], "bool | int | None"]
 OnTokens = Callable[[list[int], list[float]], None]
+"""Called with sampled ids and their log-probs as they come, in the engine's thread."""
 
 
 class Answer(Future[Generation]):

@@ -16,22 +16,12 @@ from torch import Tensor
 
 from benchmax.inference.engine.forward import CHUNK, Ops, Plan, Span, TorchOps, forward, logits
 from benchmax.inference.engine.kv_cache import KVCache
-from benchmax.inference.engine.sampling import MAX_STOPS, SamplingParams, draw, uniforms
+from benchmax.inference.engine.request import Request
+from benchmax.inference.engine.sampling import MAX_STOPS, draw, uniforms
 from benchmax.inference.weights.llama import Weights, rope_tables
 
 TOKEN, POSITION, ACTIVE, LIMIT, SEED, TOP_K, STOPS = range(7)
 TEMPERATURE, TOP_P = range(2)
-
-
-@dataclass(slots=True)
-class RowStart:
-    """A request that takes a row: its last prompt token is at `position`; it ends at `limit` tokens in all."""
-
-    row: int
-    position: int
-    limit: int
-    seed: int
-    params: SamplingParams
 
 
 @dataclass(slots=True)
@@ -112,11 +102,11 @@ class Runner:
     def upload(self, values: Sequence[object] | np.ndarray, dtype: torch.dtype) -> Tensor:
         return torch.as_tensor(np.asarray(values), dtype=dtype).to(self.device)
 
-    def start(self, starts: Sequence[RowStart]) -> None:
-        """Write the state of rows that are about to sample their first token."""
-        ints = [_state_of(start) for start in starts]
-        floats = [(start.params.temperature, start.params.top_p) for start in starts]
-        rows = self.upload([start.row for start in starts], torch.int64)
+    def start(self, requests: Sequence[Request]) -> None:
+        """Write the state of rows whose requests are about to sample their first token."""
+        ints = [_state_of(request) for request in requests]
+        floats = [(request.params.temperature, request.params.top_p) for request in requests]
+        rows = self.upload([request.row for request in requests], torch.int64)
         self.ints[rows] = self.upload(ints, torch.int64)
         self.floats[rows] = self.upload(floats, torch.float32)
 
@@ -202,10 +192,11 @@ class Runner:
         return StepResult(tokens, logprobs)
 
 
-def _state_of(start: RowStart) -> list[int]:
-    stops = list(start.params.stop_token_ids[:MAX_STOPS])
+def _state_of(request: Request) -> list[int]:
+    stops = list(request.params.stop_token_ids[:MAX_STOPS])
     stops += [-1] * (MAX_STOPS - len(stops))
-    return [0, start.position, 1, start.limit, start.seed, min(start.params.top_k or 0, 1 << 31), *stops]
+    newest = len(request.prompt) + len(request.ids) - 1
+    return [0, newest, 1, request.limit, request.seed, min(request.params.top_k or 0, 1 << 31), *stops]
 
 
 def _resized(table: Tensor, rows: int, keep: int) -> Tensor:

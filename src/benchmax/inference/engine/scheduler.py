@@ -22,21 +22,21 @@ class Scheduler:
     def __init__(self, runner: Runner, slots: int, max_len: int) -> None:
         self.runner = runner
         self.state = BatchState(runner, slots, max_len)
-        self._delivery = Delivery(self.state)
-        self._capacity = Capacity(self.state, self._delivery)
-        self._admission = Admission(self.state, self._capacity)
+        self.delivery = Delivery(self.state)
+        self.capacity = Capacity(self.state, self.delivery)
+        self._admission = Admission(self.state, self.capacity)
 
     # One turn of the engine's loop
 
     def turn(self) -> None:
         """Admit what fits, run some steps, deliver what is ready."""
         state = self.state
-        self._delivery.drop_cancelled()
+        self.delivery.drop_cancelled()
         while state.queue and self._admission.admit():
             pass
         self._launch()
         while len(state.flights) > (self.runner.lag if any(r.remaining > 0 for r in state.active) else 0):
-            self._delivery.deliver()
+            self.delivery.deliver()
 
     def _launch(self) -> None:
         """Start decode steps for the running requests."""
@@ -45,9 +45,9 @@ class Scheduler:
         if not running:
             return
         steps = min(runner.burst, max(request.remaining for request in running))
-        if not self._capacity.ensure_length(max(min(r.length + steps, r.limit) for r in running) + 1):
+        if not self.capacity.ensure_length(max(min(r.length + steps, r.limit) for r in running) + 1):
             return
-        self._capacity.compact()
+        self.capacity.compact()
         active = state.active
         columns = np.flatnonzero(state.table.busy)
         batch = int(columns[-1]) + 1
@@ -72,7 +72,7 @@ class Scheduler:
 
         While requests run, only what finished is forgotten.
         """
-        self._delivery.drop_cancelled()
+        self.delivery.drop_cancelled()
         if self.state.idle:
             self._clear_nan()
             self.state.table.clear()
@@ -83,24 +83,16 @@ class Scheduler:
     def _clear_nan(self) -> None:
         """Remove the NaN keys and values that broken weights leave: they spoil even a row that does not attend to
         them."""
-        if self._delivery.saw_nan and self.state.idle:
+        if self.delivery.saw_nan and self.state.idle:
             self.runner.kv.data.zero_()
-            self._delivery.saw_nan = False
+            self.delivery.saw_nan = False
 
     # Trouble
 
     def abandon(self, error: BaseException) -> None:
         """Fail every request, running or waiting, and be ready for more."""
         self.state.flights.clear()
-        self._delivery.abandon(error)
-
-    def fail_all(self, error: BaseException) -> None:
-        """Fail every request; nothing runs any more."""
-        self._delivery.fail_all(error)
-
-    @property
-    def half_memory_is_enough(self) -> bool:
-        return self._capacity.half_is_enough
+        self.delivery.abandon(error)
 
     def start_over(self) -> None:
         """Memory ran out in the middle of work: release all of it, and compute what runs again in half as much.
@@ -109,7 +101,7 @@ class Scheduler:
         """
         kv, state = self.runner.kv, self.state
         state.flights.clear()
-        self._delivery.forget_abandoned()
+        self.delivery.forget_abandoned()
         state.requeue(state.active)
         if kv.rows:
             kv.lower_budget(kv.rows, kv.length)

@@ -2,8 +2,8 @@
 
 RMS norm; rotation and cache write; attention of one new token (decode) and of a block of them
 (prefill) straight from the cache; SwiGLU. Each has a twin in plain torch (`forward.TorchOps`), and so
-have the kernels that sample (`kernels_sample`) and those that chain a decode step (`kernels_decode`).
-`cuda_check` compares each with its twin before it is trusted, so a Triton that miscompiles or is
+have the kernels that sample (`kernels.sample`) and those that chain a decode step (`kernels.decode`).
+`kernels.check` compares each with its twin before it is trusted, so a Triton that miscompiles or is
 absent costs speed and nothing else.
 """
 

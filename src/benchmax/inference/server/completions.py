@@ -4,23 +4,22 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import AsyncGenerator, Callable, Sequence
+from abc import ABC, abstractmethod
+from collections.abc import AsyncGenerator, Sequence
 from dataclasses import dataclass
-from typing import Any, TypeVar
+from typing import Any
 
-from benchmax.envs.types import ChatMessage, ToolDefinition
-from benchmax.errors import BenchmaxError, ContextExceeded
+from benchmax.envs.types import ChatMessage
+from benchmax.errors import BenchmaxError, ContextExceeded, ModelUnavailable
 from benchmax.inference.local import LocalModel
 from benchmax.inference.server import openai_api as api
 from benchmax.inference.server.stream import TextStream
 from benchmax.inference.tokens.chat import parse_reply
 from benchmax.inference.tokens.conversation_cache import ConversationCache
 from benchmax.inference.tokens.token_model import Sampled, finish_reason
+from benchmax.models.api_errors import error_response
 from benchmax.models.base import Sampling
 from benchmax.models.text_tools import plain_text
-
-RequestT = TypeVar("RequestT", bound=api.Request)
-PreparedT = TypeVar("PreparedT")
 
 
 class StreamFailed(Exception):
@@ -51,37 +50,131 @@ class _Piece:
     done: Sampled | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class _Chat:
-    """A chat request, tokenised."""
+class _Answer(ABC):
+    """A request, tokenised, and the parts of its reply."""
 
-    request: api.ChatRequest
-    messages: list[ChatMessage]
-    tools: tuple[ToolDefinition, ...]
-    prompt: list[int]
-    prompt_turns: int
+    whole_kind: api.Kind = "text_completion"
+    chunk_kind: api.Kind = "text_completion"
+
+    def __init__(self, server: LocalCompletions, jobs: list[_Job], *, tools: bool = False) -> None:
+        self.server, self.model, self.jobs = server, server.model, jobs
+        self.texts = [TextStream(self.model.chat, job.sampling.stop, tools=tools) for job in jobs]
+        self.opening: list[api.Json] = []
+        """Choices that begin a stream."""
+        self.about: api.Json = {}
+        """Fields of the whole reply, or of the opening of a stream."""
 
     @property
-    def jobs(self) -> list[_Job]:
-        drawn = (self.request.sampling(index) for index in range(self.request.n))
-        return [_Job(i, self.prompt, each.with_seed(each.seed, self._most)) for i, each in enumerate(drawn)]
+    def prompt_tokens(self) -> int:
+        """Prompt tokens, each prompt counted once however many choices it has."""
+        return sum(len(prompt) for prompt in {id(job.prompt): job.prompt for job in self.jobs}.values())
 
-    @property
-    def _most(self) -> int | None:
-        """Tokens of a reply: as many as were asked for, and fit the context that was."""
-        context, asked = self.request.max_context_tokens, self.request.max_tokens
+    @abstractmethod
+    def choice(self, index: int, sampled: Sampled) -> api.Json:
+        """A whole choice."""
+
+    @abstractmethod
+    def chunks(self, piece: _Piece) -> list[api.Json]:
+        """What to send of a choice when a piece of it has come."""
+
+
+class _Chat(_Answer):
+    """A chat."""
+
+    whole_kind, chunk_kind = "chat.completion", "chat.completion.chunk"
+
+    def __init__(self, server: LocalCompletions, request: api.ChatRequest) -> None:
+        self.request = request
+        self.messages, self.tools = request.chat(), request.definitions()
+        self._check_length(server)
+        self.prompt, self.prompt_turns = server.conversations.prompt(self.messages, self.tools)
+        context, asked = request.max_context_tokens, request.max_tokens
+        if context is not None and len(self.prompt) >= context:
+            raise ContextExceeded(
+                f"The conversation has {len(self.prompt)} tokens; {context} were allowed for it with its reply. "
+                "Shorten the prompt or the tool output."
+            )
         room = None if context is None else context - len(self.prompt)
-        return min((each for each in (asked, room) if each is not None), default=None)
+        most = min((each for each in (asked, room) if each is not None), default=None)
+        drawn = (request.sampling(index) for index in range(request.n))
+        jobs = [_Job(i, self.prompt, each.with_seed(each.seed, most)) for i, each in enumerate(drawn)]
+        super().__init__(server, jobs, tools=bool(self.tools))
+        self.opening = [_chunk(job.index, {"role": "assistant", "content": ""}) for job in jobs]
+        self.about = {"prompt_token_ids": self.prompt} if request.return_token_ids else {}
+
+    def _check_length(self, server: LocalCompletions) -> None:
+        # Templates may drop parts of what an assistant said, such as its thoughts, and whitespace.
+        given = (plain_text(message.get("content")) for message in self.messages if message["role"] != "assistant")
+        described = sum(len(tool.description or "") for tool in self.tools)
+        server.check_length(described + sum(len(text.strip()) for text in given))
+
+    def choice(self, index: int, sampled: Sampled) -> api.Json:
+        message = self._message(index, sampled)
+        choice: api.Json = {"index": index, "message": api.chat_message(message), "logprobs": None}
+        choice["finish_reason"] = finish_reason(sampled, message)
+        return choice | self._token_fields(sampled.ids, sampled.logprobs)
+
+    def chunks(self, piece: _Piece) -> list[api.Json]:
+        """Tokens whose text is held back are still sent when asked for."""
+        text = self.texts[piece.index]
+        if piece.done is None:
+            new = text.push(piece.ids)
+            tokens = self._token_fields(piece.ids, piece.logprobs)
+            return [_chunk(piece.index, {"content": new}) | tokens] if new or tokens else []
+        message = self._message(piece.index, piece.done)
+        chunks = []
+        if rest := text.finish(message["content"]):
+            chunks.append(_chunk(piece.index, {"content": rest}))
+        for place, call in enumerate(message.get("tool_calls") or ()):
+            chunks.append(_chunk(piece.index, {"tool_calls": [{"index": place, **call}]}))
+        return [*chunks, _chunk(piece.index, {}) | {"finish_reason": finish_reason(piece.done, message)}]
+
+    def _message(self, index: int, sampled: Sampled) -> ChatMessage:
+        message = parse_reply(sampled.text, tools=bool(self.tools), salt=(len(self.prompt), index))
+        ids = [*self.prompt, *sampled.ids]
+        self.server.conversations.keep(self.messages, message, self.tools, ids, self.prompt_turns)
+        return message
+
+    def _token_fields(self, ids: Sequence[int], logprobs: Sequence[float]) -> api.Json:
+        fields: api.Json = {}
+        if self.request.logprobs:
+            fields["logprobs"] = api.chat_logprobs(self.model.chat, ids, logprobs)
+        if self.request.return_token_ids:
+            fields["token_ids"] = list(ids)
+        return fields
 
 
-@dataclass(slots=True)
-class _StreamedChoice:
-    """A completion while it is streamed."""
+class _Completion(_Answer):
+    """A plain completion; a whole choice is a chunk of all its tokens."""
 
-    job: _Job
-    text: TextStream
-    offset: int = 0
-    """Where in the text its next token begins."""
+    def __init__(self, server: LocalCompletions, request: api.CompletionRequest) -> None:
+        self.request = request
+        server.check_length(max((len(prompt) for prompt in request.each() if isinstance(prompt, str)), default=0))
+        prompts = [prompt for prompt in request.prompts(server.model.chat) for _ in range(request.n)]
+        jobs = [_Job(index, prompt, request.sampling(index)) for index, prompt in enumerate(prompts)]
+        super().__init__(server, jobs)
+        self.offsets = [0] * len(jobs)
+        """Where in the text of each choice its next token begins."""
+
+    def choice(self, index: int, sampled: Sampled) -> api.Json:
+        return self._chunk(_Piece(index, sampled.ids, sampled.logprobs), sampled.text, sampled.finish)
+
+    def chunks(self, piece: _Piece) -> list[api.Json]:
+        text = self.texts[piece.index]
+        if piece.done is None:
+            return [self._chunk(piece, text.push(piece.ids), None)]
+        return [self._chunk(piece, text.finish(piece.done.text), piece.done.finish)]
+
+    def _chunk(self, piece: _Piece, text: str, finish: str | None) -> api.Json:
+        index = piece.index
+        choice: api.Json = {"index": index, "text": text, "finish_reason": finish, "logprobs": None}
+        if self.request.logprobs is not None:
+            known = api.completion_logprobs(self.model.chat, piece.ids, piece.logprobs, self.offsets[index])
+            choice["logprobs"] = known
+            self.offsets[index] += sum(map(len, known["tokens"]))
+        if self.request.return_token_ids:
+            choice |= {"token_ids": list(piece.ids), "prompt_token_ids": self.jobs[index].prompt}
+        return choice
 
 
 class LocalCompletions:
@@ -91,76 +184,38 @@ class LocalCompletions:
         self.model = model
         self.conversations = ConversationCache(model.chat)
 
-    async def chat(self, request: api.ChatRequest) -> api.Json:
-        chat = await _prepared(self._prepare_chat, request)
-        drawn = await _all(self.model, chat.jobs)
-        choices = [self._chat_choice(chat, index, sampled) for index, sampled in enumerate(drawn)]
-        more: api.Json = {"usage": api.usage(len(chat.prompt), sum(len(sampled.ids) for sampled in drawn))}
-        if request.return_token_ids:
-            more["prompt_token_ids"] = chat.prompt
-        return api.Reply("chat.completion", self.model.name).body(choices, **more)
+    async def whole(self, request: api.ChatRequest | api.CompletionRequest) -> api.Json:
+        """The reply in one piece."""
+        answer = await self._prepared(request)
+        drawn = await self._sample_all(answer.jobs)
+        choices = [answer.choice(index, sampled) for index, sampled in enumerate(drawn)]
+        spent = api.usage(answer.prompt_tokens, sum(len(sampled.ids) for sampled in drawn))
+        return api.Reply(answer.whole_kind, self.model.name).body(choices, usage=spent, **answer.about)
 
-    async def complete(self, request: api.CompletionRequest) -> api.Json:
-        jobs = await _prepared(self._completion_jobs, request)
-        drawn = await _all(self.model, jobs)
-        choices = [
-            api.completion_choice(self.model.chat, request, job.index, job.prompt, sampled)
-            for job, sampled in zip(jobs, drawn, strict=True)
-        ]
-        spent = api.usage(_prompt_tokens(jobs), sum(len(sampled.ids) for sampled in drawn))
-        return api.Reply("text_completion", self.model.name).body(choices, usage=spent)
-
-    async def chat_stream(self, request: api.ChatRequest) -> AsyncGenerator[api.Json, None]:
-        chat = await _prepared(self._prepare_chat, request)
-        reply = api.Reply("chat.completion.chunk", self.model.name)
-        more: api.Json = {"usage": None} if request.stream_options.include_usage else {}
-        opening = {"prompt_token_ids": chat.prompt} if request.return_token_ids else {}
-        texts = [self._text_stream(job, tools=bool(chat.tools)) for job in chat.jobs]
+    async def stream(self, request: api.ChatRequest | api.CompletionRequest) -> AsyncGenerator[api.Json, None]:
+        """The reply in chunks."""
+        answer = await self._prepared(request)
+        reply = api.Reply(answer.chunk_kind, self.model.name)
+        counted = request.stream_options.include_usage
+        more: api.Json = {"usage": None} if counted else {}
         spent = 0
-        async with contextlib.aclosing(_pieces(self.model, chat.jobs)) as pieces:
-            roles = [_chunk(index, {"role": "assistant", "content": ""}) for index in range(request.n)]
+        async with contextlib.aclosing(_pieces(self.model, answer.jobs)) as pieces:
             async for piece in pieces:
-                while roles:  # only now: before the first token an error can still be an error reply
-                    yield reply.body([roles.pop(0)], **more, **opening)
+                while answer.opening:  # only now: before the first token an error can still be an error reply
+                    yield reply.body([answer.opening.pop(0)], **more, **answer.about)
                 spent += len(piece.ids)
-                for choice in self._chat_chunks(chat, texts[piece.index], piece):
+                for choice in answer.chunks(piece):
                     yield reply.body([choice], **more)
-        if request.stream_options.include_usage:
-            yield reply.body([], usage=api.usage(len(chat.prompt), spent))
+        if counted:
+            yield reply.body([], usage=api.usage(answer.prompt_tokens, spent))
 
-    async def complete_stream(self, request: api.CompletionRequest) -> AsyncGenerator[api.Json, None]:
-        jobs = await _prepared(self._completion_jobs, request)
-        reply = api.Reply("text_completion", self.model.name)
-        more: api.Json = {"usage": None} if request.stream_options.include_usage else {}
-        streamed = [_StreamedChoice(job, self._text_stream(job)) for job in jobs]
-        spent = 0
-        async with contextlib.aclosing(_pieces(self.model, jobs)) as pieces:
-            async for piece in pieces:
-                spent += len(piece.ids)
-                yield reply.body([self._completion_chunk(request, streamed[piece.index], piece)], **more)
-        if request.stream_options.include_usage:
-            yield reply.body([], usage=api.usage(_prompt_tokens(jobs), spent))
+    def failure(self, error: Exception) -> tuple[int, api.Json]:
+        """Status and body for an error; where it is unexpected, the engine may know why."""
+        status, body = error_response(error)
+        trouble = self.model.engine.trouble if status == 500 else ""
+        return error_response(ModelUnavailable(trouble)) if trouble else (status, body)
 
-    def _prepare_chat(self, request: api.ChatRequest) -> _Chat:
-        messages, tools = request.chat(), request.definitions()
-        # Templates may drop parts of what an assistant said, such as its thoughts, and whitespace.
-        given = (plain_text(message.get("content")) for message in messages if message["role"] != "assistant")
-        described = sum(len(tool.description or "") for tool in tools)
-        self._check_length(described + sum(len(text.strip()) for text in given))
-        prompt, prompt_turns = self.conversations.prompt(messages, tools)
-        if len(prompt) >= (request.max_context_tokens or len(prompt) + 1):
-            raise ContextExceeded(
-                f"The conversation has {len(prompt)} tokens; {request.max_context_tokens} were allowed for it with its "
-                "reply. Shorten the prompt or the tool output."
-            )
-        return _Chat(request, messages, tools, prompt, prompt_turns)
-
-    def _completion_jobs(self, request: api.CompletionRequest) -> list[_Job]:
-        self._check_length(max((len(prompt) for prompt in request.each() if isinstance(prompt, str)), default=0))
-        prompts = [prompt for prompt in request.prompts(self.model.chat) for _ in range(request.n)]
-        return [_Job(index, prompt, request.sampling(index)) for index, prompt in enumerate(prompts)]
-
-    def _check_length(self, characters: int) -> None:
+    def check_length(self, characters: int) -> None:
         """Raise ContextExceeded for a text that cannot fit however few tokens it makes: counting them may take long."""
         if characters > self.model.context * self.model.chat.longest_token:
             raise ContextExceeded(
@@ -168,89 +223,25 @@ class LocalCompletions:
                 "with its reply. Shorten the prompt or the tool output."
             )
 
-    def _text_stream(self, job: _Job, *, tools: bool = False) -> TextStream:
-        return TextStream(self.model.chat, job.sampling.stop, tools=tools)
+    async def _prepared(self, request: api.ChatRequest | api.CompletionRequest) -> _Answer:
+        """A request tokenised, in a thread when it is long; a short one would only take longer there."""
+        return await asyncio.to_thread(self._prepare, request) if request.is_long else self._prepare(request)
 
-    def _message(self, chat: _Chat, sampled: Sampled, index: int) -> ChatMessage:
-        message = parse_reply(sampled.text, tools=bool(chat.tools), salt=(len(chat.prompt), index))
-        self.conversations.keep(
-            chat.messages,
-            message,
-            chat.tools,
-            [*chat.prompt, *sampled.ids],
-            chat.prompt_turns,
-        )
-        return message
+    def _prepare(self, request: api.ChatRequest | api.CompletionRequest) -> _Answer:
+        return _Chat(self, request) if isinstance(request, api.ChatRequest) else _Completion(self, request)
 
-    def _chat_choice(self, chat: _Chat, index: int, sampled: Sampled) -> api.Json:
-        message = self._message(chat, sampled, index)
-        choice: api.Json = {"index": index, "message": api.chat_message(message), "logprobs": None}
-        choice["finish_reason"] = finish_reason(sampled, message)
-        return choice | self._token_fields(chat.request, sampled.ids, sampled.logprobs)
-
-    def _token_fields(self, request: api.ChatRequest, ids: Sequence[int], logprobs: Sequence[float]) -> api.Json:
-        fields: api.Json = {}
-        if request.logprobs:
-            fields["logprobs"] = api.chat_logprobs(self.model.chat, ids, logprobs)
-        if request.return_token_ids:
-            fields["token_ids"] = list(ids)
-        return fields
-
-    def _chat_chunks(self, chat: _Chat, text: TextStream, piece: _Piece) -> list[api.Json]:
-        """The chunks to send for a piece; tokens whose text is held back are still sent when asked for."""
-        if piece.done is None:
-            new = text.push(piece.ids)
-            tokens = self._token_fields(chat.request, piece.ids, piece.logprobs)
-            return [_chunk(piece.index, {"content": new}) | tokens] if new or tokens else []
-        message = self._message(chat, piece.done, piece.index)
-        chunks = []
-        if rest := text.finish(message["content"]):
-            chunks.append(_chunk(piece.index, {"content": rest}))
-        for place, call in enumerate(message.get("tool_calls") or ()):
-            chunks.append(_chunk(piece.index, {"tool_calls": [{"index": place, **call}]}))
-        return [*chunks, _chunk(piece.index, {}) | {"finish_reason": finish_reason(piece.done, message)}]
-
-    def _completion_chunk(self, request: api.CompletionRequest, streamed: _StreamedChoice, piece: _Piece) -> api.Json:
-        shown = streamed.text.push(piece.ids) if piece.done is None else streamed.text.finish(piece.done.text)
-        finish = piece.done.finish if piece.done else None
-        choice: api.Json = {"index": piece.index, "text": shown, "finish_reason": finish, "logprobs": None}
-        if request.logprobs is not None:
-            choice["logprobs"] = api.completion_logprobs(self.model.chat, piece.ids, piece.logprobs, streamed.offset)
-            streamed.offset += sum(map(len, choice["logprobs"]["tokens"]))
-        if request.return_token_ids:
-            choice |= {"token_ids": list(piece.ids), "prompt_token_ids": streamed.job.prompt}
-        return choice
+    async def _sample_all(self, jobs: list[_Job]) -> list[Sampled]:
+        """Sample every choice; when one fails or the client disconnects, the others are cancelled."""
+        try:
+            async with asyncio.TaskGroup() as group:
+                tasks = [group.create_task(self.model.complete(job.prompt, job.sampling)) for job in jobs]
+        except ExceptionGroup as errors:
+            raise errors.exceptions[0] from None
+        return [task.result() for task in tasks]
 
 
 def _chunk(index: int, delta: dict[str, Any]) -> api.Json:
     return {"index": index, "delta": delta, "finish_reason": None, "logprobs": None}
-
-
-def _prompt_tokens(jobs: list[_Job]) -> int:
-    """Prompt tokens, each prompt counted once however many choices it has."""
-    return sum(len(prompt) for prompt in {id(job.prompt): job.prompt for job in jobs}.values())
-
-
-async def _prepared(prepare: Callable[[RequestT], PreparedT], request: RequestT) -> PreparedT:
-    """A request tokenised, in a thread when it is long; a short one would only take longer there."""
-    return await asyncio.to_thread(prepare, request) if request.is_long else prepare(request)
-
-
-async def _all(model: LocalModel, jobs: list[_Job]) -> list[Sampled]:
-    """Sample every choice; when one fails or the client disconnects, the others are cancelled."""
-    try:
-        async with asyncio.TaskGroup() as group:
-            tasks = [group.create_task(model.complete(job.prompt, job.sampling)) for job in jobs]
-    except* Exception as errors:
-        raise _first(errors) from None
-    return [task.result() for task in tasks]
-
-
-def _first(errors: BaseExceptionGroup[BaseException]) -> BaseException:
-    error: BaseException = errors
-    while isinstance(error, BaseExceptionGroup):
-        error = error.exceptions[0]
-    return error
 
 
 async def _pieces(model: LocalModel, jobs: list[_Job]) -> AsyncGenerator[_Piece, None]:

@@ -14,7 +14,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import accumulate
 from types import MappingProxyType
-from typing import Any, Literal, Self, TypeAlias, cast
+from typing import Any, ClassVar, Literal, Self, TypeAlias, cast
 
 from pydantic import BaseModel, Field, PrivateAttr, field_validator, model_validator
 
@@ -22,11 +22,12 @@ from benchmax import limits
 from benchmax.envs.types import ROLES, ChatMessage, Messages, ToolDefinition
 from benchmax.errors import ModelRejected
 from benchmax.inference.tokens.chat import ChatTokens
-from benchmax.inference.tokens.token_model import Sampled, derive_seed
+from benchmax.inference.tokens.token_model import derive_seed
 from benchmax.models.api_errors import error_body as error_body
 from benchmax.models.base import Sampling
 
 Json: TypeAlias = dict[str, Any]
+Kind: TypeAlias = Literal["chat.completion", "chat.completion.chunk", "text_completion"]
 
 MAX_CHOICES = 128
 LONG_BYTES = 20_000
@@ -49,35 +50,38 @@ NEUTRAL: dict[str, Any] = {
 """Fields that this server does not support, each with the value that changes nothing; any other is refused."""
 
 
-def _only_known(
-    raw: Any, fields: Collection[str], ignored: Collection[str], neutral: Mapping[str, Any] = MappingProxyType({})
-) -> Any:
-    """The fields of a request that are set (null is the default of any); ValueError names an unknown one."""
-    if not isinstance(raw, dict):
-        return raw
-    given = {name: value for name, value in raw.items() if value is not None}
-    for name in given:
-        if name in fields or name in ignored or (name in neutral and given[name] == neutral[name]):
-            continue
-        close = difflib.get_close_matches(name, fields, n=1, cutoff=0.8)
-        hint = f"did you mean {close[0]}?" if close else "leave it out"
-        raise ValueError(f"{name[:100]}: not supported by this server; {hint}")
-    return given
+class Known(BaseModel):
+    """A part of a request in which an unknown field is refused by name; null is the default of any."""
 
-
-class StreamOptions(BaseModel):
-    include_usage: bool = False
+    ignored: ClassVar[Collection[str]] = ()
+    neutral: ClassVar[Mapping[str, Any]] = MappingProxyType({})
 
     @model_validator(mode="before")
     @classmethod
     def _known(cls, raw: Any) -> Any:
-        # Padding against eavesdroppers on a provider's connection; it does not change the answer.
-        return _only_known(raw, cls.model_fields, {"include_obfuscation"})
+        if not isinstance(raw, dict):
+            return raw
+        given = {name: value for name, value in raw.items() if value is not None}
+        for name in given:
+            known = name in cls.model_fields or name in cls.ignored
+            if known or (name in cls.neutral and given[name] == cls.neutral[name]):
+                continue
+            close = difflib.get_close_matches(name, cls.model_fields, n=1, cutoff=0.8)
+            hint = f"did you mean {close[0]}?" if close else "leave it out"
+            raise ValueError(f"{name[:100]}: not supported by this server; {hint}")
+        return given
 
 
-class Request(BaseModel):
+class StreamOptions(Known):
+    ignored = frozenset({"include_obfuscation"})
+    """Padding against eavesdroppers on a provider's connection; it does not change the answer."""
+    include_usage: bool = False
+
+
+class Request(Known):
     """What both endpoints take."""
 
+    ignored, neutral = IGNORED, NEUTRAL
     model: str
     max_tokens: int | None = Field(None, ge=1)
     temperature: float = Field(1.0, ge=0, le=100, allow_inf_nan=False)
@@ -107,11 +111,6 @@ class Request(BaseModel):
         """Whether making its prompt would hold up other requests."""
         return self._bytes > LONG_BYTES
 
-    @model_validator(mode="before")
-    @classmethod
-    def _known(cls, raw: Any) -> Any:
-        return _only_known(raw, cls.model_fields, IGNORED, NEUTRAL)
-
     @field_validator("stop", mode="before")
     @classmethod
     def _one_or_many(cls, value: Any) -> Any:
@@ -138,7 +137,9 @@ class Request(BaseModel):
         )
 
 
-class FunctionSpec(BaseModel):
+class FunctionSpec(Known):
+    ignored = frozenset({"strict"})
+    """A request to enforce the schema, which clients send with every tool; what comes may be checked there."""
     name: str = Field(min_length=1)
     description: str = ""
     parameters: Json | None = None
@@ -152,7 +153,7 @@ class FunctionSpec(BaseModel):
         return schema
 
 
-class ToolSpec(BaseModel):
+class ToolSpec(Known):
     type: Literal["function"]
     function: FunctionSpec
 
@@ -244,7 +245,7 @@ def _wrong_part(message: Json) -> str:
 class Reply:
     """What every part of one answer repeats."""
 
-    kind: Literal["chat.completion", "chat.completion.chunk", "text_completion"]
+    kind: Kind
     model: str
     id: str = ""
     created: int = field(default_factory=lambda: int(time.time()))
@@ -296,12 +297,3 @@ def completion_logprobs(chat: ChatTokens, ids: Sequence[int], logprobs: Sequence
 def _finite(logprob: float) -> float:
     """JSON has no infinity and no NaN; the API writes an impossible token this way."""
     return logprob if logprob > -9999.0 else -9999.0
-
-
-def completion_choice(chat: ChatTokens, request: CompletionRequest, index: int, prompt: list[int], s: Sampled) -> Json:
-    choice: Json = {"index": index, "text": s.text, "finish_reason": s.finish, "logprobs": None}
-    if request.logprobs is not None:
-        choice["logprobs"] = completion_logprobs(chat, s.ids, s.logprobs)
-    if request.return_token_ids:
-        choice |= {"token_ids": s.ids, "prompt_token_ids": prompt}
-    return choice

@@ -22,12 +22,12 @@ import socket
 from collections.abc import AsyncGenerator, Awaitable, Callable
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Any, TypeVar
+from typing import Any
 from urllib.parse import urlsplit
 
 from aiohttp import web
 
-from benchmax.errors import ModelRejected, ModelUnavailable, UsageError
+from benchmax.errors import ModelRejected, UsageError
 from benchmax.inference.local import LocalModel
 from benchmax.inference.server import openai_api as api
 from benchmax.inference.server.completions import LocalCompletions, StreamFailed
@@ -41,7 +41,6 @@ SHUTDOWN_SECONDS = 2.0
 ROUTES = "There are POST /v1/chat/completions and /v1/completions, and GET /v1/models and /health."
 LOCAL_NAMES = frozenset({"localhost", "127.0.0.1", "::1"})
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
-RequestT = TypeVar("RequestT", bound=api.Request)
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,11 +83,8 @@ class Server:
         app.router.add_get("/health", self._health)
         app.router.add_get("/v1/models", self._models)
         app.router.add_get("/v1/models/{name:.+}", self._one_model)
-        answers = self.completions
-        chat = partial(self._answer, api.ChatRequest, answers.chat, answers.chat_stream)
-        complete = partial(self._answer, api.CompletionRequest, answers.complete, answers.complete_stream)
-        app.router.add_post("/v1/chat/completions", chat)
-        app.router.add_post("/v1/completions", complete)
+        app.router.add_post("/v1/chat/completions", partial(self._answer, api.ChatRequest))
+        app.router.add_post("/v1/completions", partial(self._answer, api.CompletionRequest))
         return app
 
     @web.middleware
@@ -107,11 +103,9 @@ class Server:
             return self._failed(error)
 
     def _failed(self, error: Exception) -> web.Response:
-        status, body = error_response(error)
-        if status == 500:
+        if error_response(error)[0] == 500:
             logger.exception("a request failed")
-            if trouble := self.model.engine.trouble:
-                status, body = error_response(ModelUnavailable(trouble))
+        status, body = self.completions.failure(error)
         return web.json_response(body, status=status)
 
     async def _health(self, request: web.Request) -> web.Response:
@@ -136,18 +130,14 @@ class Server:
         return self._unknown(request.match_info["name"]) or web.json_response(self._card())
 
     async def _answer(
-        self,
-        kind: type[RequestT],
-        whole: Callable[[RequestT], Awaitable[api.Json]],
-        chunks: Callable[[RequestT], AsyncGenerator[api.Json, None]],
-        request: web.Request,
+        self, kind: type[api.ChatRequest | api.CompletionRequest], request: web.Request
     ) -> web.StreamResponse:
-        body = await _read(request, kind)
+        body = kind.read(await _read(request))
         if unknown := self._unknown(body.model):
             return unknown
         if body.stream:
-            return await _send_events(request, chunks(body))
-        return web.json_response(await whole(body))
+            return await _send_events(request, self.completions.stream(body))
+        return web.json_response(await self.completions.whole(body))
 
     def _unknown(self, name: str) -> web.Response | None:
         if name in self.names:
@@ -211,15 +201,14 @@ async def serve_until_stopped(
         await runner.cleanup()
 
 
-async def _read(request: web.Request, kind: type[RequestT]) -> RequestT:
+async def _read(request: web.Request) -> bytes:
     if request.content_type != "application/json":
         # A web page may post any other type to localhost without a preflight request.
         raise ModelRejected("Send the request as JSON, with the header Content-Type: application/json.")
     try:
-        body = await request.read()
+        return await request.read()
     except web.RequestPayloadError:
         raise ModelRejected("The request body is broken, or not packed as its Content-Encoding says.") from None
-    return kind.read(body)
 
 
 async def _send_events(request: web.Request, events: AsyncGenerator[api.Json, None]) -> web.StreamResponse:

@@ -7,7 +7,6 @@ string, the beginning of a tool call.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import lru_cache
 
 from benchmax.inference.tokens.chat import ChatTokens
 from benchmax.prompts.tools import OPEN_TAG
@@ -22,7 +21,6 @@ class TextStream:
     def __init__(self, chat: ChatTokens, stops: Sequence[str] = (), *, tools: bool = False) -> None:
         self._chat = chat
         self._ends = [stop for stop in stops if stop] + [OPEN_TAG] * tools
-        self._matchers = [_PrefixMatcher(end) for end in self._ends]
         self._tools = tools
         self._window: list[int] = []
         self._decoded = ""
@@ -34,14 +32,11 @@ class TextStream:
         """Take new ids; returns the text that is now certain."""
         if self._ended:
             return ""
-        new = self._decode(ids)
-        self._held += new
+        self._held += self._decode(ids)
         found = [at for end in self._ends if (at := self._held.find(end)) >= 0]
         if found:
             self._ended = True
             return self._show(min(found))
-        for matcher in self._matchers:
-            matcher.push(new)
         return self._show(len(self._held) - self._uncertain())
 
     def finish(self, content: str) -> str:
@@ -66,7 +61,7 @@ class TextStream:
 
     def _uncertain(self) -> int:
         """Characters at the end that may still turn out to be something else."""
-        longest = max((matcher.length for matcher in self._matchers), default=0)
+        longest = max((_begun(self._held, end) for end in self._ends), default=0)
         if self._tools:  # the space before a call belongs to the call
             longest = len(self._held) - len(self._held[: len(self._held) - longest].rstrip())
         return longest
@@ -81,31 +76,7 @@ class TextStream:
         return piece
 
 
-class _PrefixMatcher:
-    """How much of a text's end is a prefix of `whole`, found in time linear in the text (Knuth, Morris, Pratt)."""
-
-    def __init__(self, whole: str) -> None:
-        self._whole = whole
-        self._shorter = _borders(whole)
-        self.length = 0
-
-    def push(self, text: str) -> None:
-        """Continue the text, which does not contain `whole`."""
-        for character in text:
-            self.length = _longer(self._whole, self._shorter, self.length, character)
-
-
-@lru_cache(maxsize=256)
-def _borders(whole: str) -> list[int]:
-    """For each prefix of `whole`, the longest shorter one that it ends with."""
-    borders = [0]
-    for character in whole[1:]:
-        borders.append(_longer(whole, borders, borders[-1], character))
-    return borders
-
-
-def _longer(whole: str, borders: Sequence[int], length: int, character: str) -> int:
-    """How long the prefix at a text's end is after one more character."""
-    while length and whole[length] != character:
-        length = borders[length - 1]
-    return length + (whole[length] == character)
+def _begun(text: str, end: str) -> int:
+    """How many of the first characters of `end`, which is not in the text, the text ends with."""
+    lengths = range(min(len(text), len(end) - 1), 0, -1)
+    return next((length for length in lengths if text.endswith(end[:length])), 0)

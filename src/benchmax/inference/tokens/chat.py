@@ -19,8 +19,9 @@ import hashlib
 import json
 import re
 import secrets
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
+from datetime import date
 from functools import cached_property
 from pathlib import Path
 from typing import Any, Self, cast
@@ -33,12 +34,17 @@ from benchmax.prompts.tools import OPEN_TAG, mcp2openai
 
 LONG_TEXT = 20_000
 """Characters; a longer text is encoded without the interpreter's lock, which would block other threads."""
+RENDERED_TOKENS = 2_000_000
+"""Most tokens of rendered conversations that are kept, some 36 bytes each."""
 COMPOSED = 4
 """Most characters that Unicode normalisation turns into one."""
 
 
 class ChatTokens:
-    """The tokenizer and chat template of one model."""
+    """The tokenizer and chat template of one model. Safe to use from several threads.
+
+    Equal conversations are rendered once: with short answers that is most of a trainer's host work.
+    """
 
     def __init__(self, directory: str | Path) -> None:
         from transformers import AutoTokenizer
@@ -71,6 +77,9 @@ class ChatTokens:
         self.stop_ids = _stop_ids(config, generation, tokenizer)
         self.context: int = int(config.get("max_position_embeddings") or 2**31)
         """Most tokens of a conversation, prompt and reply together."""
+        self._rendered: dict[bytes, list[int]] = {}
+        self._rendered_tokens = 0
+        self._described: tuple[Sequence[ToolDefinition], str] = ((), "")
         self._escapes = _Escapes(self._backend, self._template)
         self._placeholder = f"turn{secrets.token_hex(12)}"
         self._closing = self._closing_ids()
@@ -135,7 +144,11 @@ class ChatTokens:
 
     def prompt(self, messages: Sequence[ChatMessage], tools: Sequence[ToolDefinition] = ()) -> list[int]:
         """Ids of a whole conversation, up to where the assistant's turn begins."""
-        return self._encode_rendered(self._render(self._hidden(self._shape(messages, tools)), tools))
+
+        def render() -> list[int]:
+            return self._encode_rendered(self._render(self._hidden(self._shape(messages, tools)), tools))
+
+        return self._once(("prompt", messages), tools, render)
 
     def delta(
         self,
@@ -155,16 +168,37 @@ class ChatTokens:
         later = [sampled if message["role"] == "assistant" else message for message in history[prompt_turns:]]
         # Only what follows the placeholder is kept, so the history's own texts need not be hidden.
         shaped = [*self._shape([*history[:prompt_turns], *later], tools), *self._hidden(self._shape(new))]
-        ids = self.after_turn(shaped, tools)
+        ids = self._once(("turn", shaped), tools, lambda: self._after_turn(shaped, tools))
         end = len(self._closing)
         return ids[end:] if stopped and ids[:end] == self._closing else ids
 
-    def after_turn(self, shaped: Messages, tools: Sequence[ToolDefinition]) -> list[int]:
+    def _after_turn(self, shaped: Messages, tools: Sequence[ToolDefinition]) -> list[int]:
         """Ids of what the template writes after the last placeholder."""
         _, found, after = self._render(shaped, tools).rpartition(self._placeholder)
         if not found:
             raise ModelRejected("The chat template drops assistant turns, so no later turn can follow one.")
         return self._encode_rendered(after)
+
+    def _once(self, what: object, tools: Sequence[ToolDefinition], render: Callable[[], list[int]]) -> list[int]:
+        """What `render` returns. Messages and tools alone decide it, and in some templates the day."""
+        text = f"{what!r}{self._describe(tools)}{date.today()}"
+        key = hashlib.blake2b(text.encode("utf-8", "surrogatepass"), digest_size=16).digest()
+        ids = self._rendered.get(key)
+        if ids is None:
+            ids = render()
+            if self._rendered_tokens > RENDERED_TOKENS:
+                self._rendered, self._rendered_tokens = {}, 0
+            self._rendered[key] = ids
+            self._rendered_tokens += len(ids)
+        return list(ids)
+
+    def _describe(self, tools: Sequence[ToolDefinition]) -> str:
+        """The tools as text; as a rule they are those of the last call."""
+        last, text = self._described
+        if last is not tools:
+            text = repr([(tool.name, tool.description, tool.input_schema) for tool in tools])
+            self._described = tools, text
+        return text
 
     def _placeholder_turn(self) -> ChatMessage:
         return {"role": "assistant", "content": self._placeholder}

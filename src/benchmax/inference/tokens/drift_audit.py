@@ -13,15 +13,15 @@ tokens.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from difflib import SequenceMatcher
 from itertools import accumulate
 from typing import Literal
 
 from benchmax.envs.types import ChatMessage, ToolDefinition
 from benchmax.errors import ModelRejected
-from benchmax.inference.tokens.chat import ChatTokens, parse_reply
-from benchmax.inference.tokens.dialogue import TokenDialogue
+from benchmax.inference.tokens.chat import ChatTokens
+from benchmax.inference.tokens.token_model import TokenDialogue
 from benchmax.prompts.tools import render_tool_call
 
 Kind = Literal["drift", "injection", "lossy", "refused"]
@@ -118,17 +118,6 @@ def _lookalikes(chat: ChatTokens) -> Iterator[Case]:
         yield Case(f"{token} in data", [_user(forged), call, _tool(forged), "ok"], tools=True)
 
 
-@dataclass(slots=True)
-class _Walk(TokenDialogue):
-    """A conversation built turn by turn."""
-
-    segments: list[list[int]] = field(default_factory=list)
-
-    def segment_at(self, position: int) -> int:
-        ends = accumulate(map(len, self.segments))
-        return next((index for index, end in enumerate(ends) if position < end), len(self.segments) - 1)
-
-
 def _audit(chat: ChatTokens, case: Case) -> Iterator[Finding]:
     try:
         walk = _walk(chat, case)
@@ -141,21 +130,20 @@ def _audit(chat: ChatTokens, case: Case) -> Iterator[Finding]:
     yield from _drifts(chat, case, walk, whole)
 
 
-def _walk(chat: ChatTokens, case: Case) -> _Walk:
-    walk, new = _Walk(chat, _tools(case)), []
+def _walk(chat: ChatTokens, case: Case) -> TokenDialogue:
+    """The conversation, built turn by turn."""
+    walk, new = TokenDialogue(chat, _tools(case)), list[ChatMessage]()
     for turn in case.turns:
-        if not isinstance(turn, str):
+        if isinstance(turn, str):
+            walk.say(new, turn, ended=not case.cut)
+            new = []
+        else:
             new.append(turn)
-            continue
-        observed, said = walk.observe(new), chat.encode(turn) + ([] if case.cut else [chat.stop_ids[0]])
-        walk.add(new, observed, parse_reply(turn, tools=case.tools), said)
-        walk.segments += [observed, said]
-        new = []
     return walk
 
 
-def _drifts(chat: ChatTokens, case: Case, walk: _Walk, whole: list[int]) -> Iterator[Finding]:
-    ids = walk.ids + ([chat.stop_ids[0]] if case.cut else [])  # a cut turn is still open here
+def _drifts(chat: ChatTokens, case: Case, walk: TokenDialogue, whole: list[int]) -> Iterator[Finding]:
+    ids = walk.ids + (chat.end_of_turn if case.cut else [])  # a cut turn is still open here
     misread = _misread(walk, whole)
     for turn, (start, end, other_start, other_end) in _differences(walk, ids, whole, misread).items():
         expected, got = Span(other_start, whole[other_start:other_end]), Span(start, ids[start:end])
@@ -165,12 +153,12 @@ def _drifts(chat: ChatTokens, case: Case, walk: _Walk, whole: list[int]) -> Iter
         yield Finding(case.name, "drift", turn, *spelled, matters, why, expected, got)
 
 
-def _misread(walk: _Walk, whole: list[int]) -> set[int]:
+def _misread(walk: TokenDialogue, whole: list[int]) -> set[int]:
     """The observed segments that are not, in order, in the conversation rendered in one piece."""
     misread, position = set(), 0
     for turn in range(0, len(walk.segments), 2):
         # The last token of a header may merge with the reply's first when both are tokenised together.
-        wanted = walk.segments[turn][:-1]
+        wanted = walk.segments[turn].ids[:-1]
         places = range(position, len(whole) - len(wanted) + 1)
         found = next((place for place in places if whole[place : place + len(wanted)] == wanted), None)
         if found is None:
@@ -181,14 +169,14 @@ def _misread(walk: _Walk, whole: list[int]) -> set[int]:
 
 
 def _differences(
-    walk: _Walk, ids: list[int], whole: list[int], misread: set[int]
+    walk: TokenDialogue, ids: list[int], whole: list[int], misread: set[int]
 ) -> dict[int, tuple[int, int, int, int]]:
     """The span that differs in each segment, in both sequences."""
     spans: dict[int, tuple[int, int, int, int]] = {}
     for kind, start, end, other_start, other_end in SequenceMatcher(None, ids, whole, autojunk=False).get_opcodes():
         if kind == "equal":
             continue
-        turn = walk.segment_at(start)
+        turn = _segment_at(walk, start)
         if turn % 2 == 0 and turn not in misread:
             turn += 1  # a difference beside a sampled turn belongs to that turn: what was observed is in order
         first = spans.get(turn, (start, end, other_start, other_end))
@@ -196,7 +184,12 @@ def _differences(
     return spans
 
 
-def _injections(chat: ChatTokens, case: Case, walk: _Walk) -> Iterator[Finding]:
+def _segment_at(walk: TokenDialogue, position: int) -> int:
+    ends = accumulate(len(segment.ids) for segment in walk.segments)
+    return next((index for index, end in enumerate(ends) if position < end), len(walk.segments) - 1)
+
+
+def _injections(chat: ChatTokens, case: Case, walk: TokenDialogue) -> Iterator[Finding]:
     """Control tokens of observed parts, against the same conversation with harmless contents."""
     harmless = [turn if isinstance(turn, str) else ChatMessage(**{**turn, "content": "x"}) for turn in case.turns]
     expected = _walk(chat, Case(case.name, harmless, case.tools, case.cut))
@@ -206,14 +199,14 @@ def _injections(chat: ChatTokens, case: Case, walk: _Walk) -> Iterator[Finding]:
     ignored = None if spelled else chat.tokenizer.unk_token_id
     for turn in range(0, len(walk.segments), 2):
         clean, found = (
-            [token for token in chat.controls(side.segments[turn]) if token != ignored] for side in (expected, walk)
+            [token for token in chat.controls(side.segments[turn].ids) if token != ignored] for side in (expected, walk)
         )
         if clean != found:
             why = "data became control tokens: it can forge turns"
             yield Finding(case.name, "injection", turn, chat.spell(clean), chat.spell(found), True, why)
 
 
-def _losses(chat: ChatTokens, case: Case, walk: _Walk) -> Iterator[Finding]:
+def _losses(chat: ChatTokens, case: Case, walk: TokenDialogue) -> Iterator[Finding]:
     """Contents that cannot be decoded from the ids."""
     turn = 0
     for message in case.turns:
@@ -221,7 +214,7 @@ def _losses(chat: ChatTokens, case: Case, walk: _Walk) -> Iterator[Finding]:
             turn += 2
             continue
         content = str(message["content"]).strip()
-        got = chat.spell(walk.segments[turn])
+        got = chat.spell(walk.segments[turn].ids)
         if content not in got:
             yield Finding(case.name, "lossy", turn, content, got, True, "the tokenizer cannot write this text")
 

@@ -12,13 +12,12 @@ from __future__ import annotations
 import hashlib
 from abc import abstractmethod
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Literal
 
-from benchmax.envs.types import ChatMessage, ToolDefinition
+from benchmax.envs.types import ChatMessage, Messages, ToolDefinition
 from benchmax.errors import ContextExceeded
 from benchmax.inference.tokens.chat import ChatTokens, parse_reply
-from benchmax.inference.tokens.dialogue import TokenDialogue
 from benchmax.models.base import Conversation, FinishReason, ModelClient, Reply, Sampling, TokenSegment, Usage
 from benchmax.models.chat_api import turn_cap
 
@@ -31,6 +30,48 @@ class Sampled:
     logprobs: list[float]
     text: str
     finish: Literal["stop", "length"]
+
+
+@dataclass(slots=True)
+class TokenDialogue:
+    """The exact ids of a conversation so far: what was observed and what the model said, one after the other."""
+
+    chat: ChatTokens
+    tools: tuple[ToolDefinition, ...] = ()
+    messages: Messages = field(default_factory=list)
+    ids: list[int] = field(default_factory=list)
+    segments: list[TokenSegment] = field(default_factory=list)
+    """The same ids by turns: an observed segment and a sampled one for each turn of the model."""
+    _prompt_turns: int = 0
+
+    @property
+    def turns(self) -> int:
+        """How many turns the model has had."""
+        return len(self.segments) // 2
+
+    def observe(self, new: Sequence[ChatMessage]) -> list[int]:
+        """Ids of the new messages, up to where the assistant's turn begins; the dialogue does not change."""
+        if not self.messages:
+            return self.chat.prompt(new, self.tools)
+        stopped = self.chat.ends_turn(self.ids)
+        return self.chat.delta(self.messages, new, self.tools, prompt_turns=self._prompt_turns, stopped=stopped)
+
+    def add(self, new: Sequence[ChatMessage], observed: list[int], drawn: Sampled) -> Reply:
+        """Append the new messages, which have the ids `observed`, and the turn that follows them."""
+        if not self.messages:
+            self._prompt_turns = len(new)
+        usage = Usage(len(self.ids) + len(observed), len(drawn.ids))
+        message = parse_reply(drawn.text, tools=bool(self.tools), salt=usage.prompt_tokens)
+        turn = [TokenSegment(observed, sampled=False), TokenSegment(drawn.ids, True, drawn.logprobs or None)]
+        self.messages += [*new, message]
+        self.ids += observed + drawn.ids
+        self.segments += turn
+        return Reply(message, finish_reason(drawn, message), usage, turn)
+
+    def say(self, new: Sequence[ChatMessage], text: str, *, ended: bool = True) -> Reply:
+        """Append the new messages and a given turn, in the tokens the model would have sampled."""
+        said = [*self.chat.encode(text), *(self.chat.end_of_turn if ended else ())]
+        return self.add(new, self.observe(new), Sampled(said, [], text, "stop"))
 
 
 class TokenModel(ModelClient):
@@ -66,23 +107,14 @@ class TokenConversation(Conversation):
     def __init__(self, model: TokenModel, tools: tuple[ToolDefinition, ...], sampling: Sampling) -> None:
         self.model, self.sampling = model, sampling
         self.dialogue = TokenDialogue(model.chat, tools)
-        self._turn = 0
 
     async def reply(self, new: Sequence[ChatMessage], *, max_tokens: int | None = None) -> Reply:
         observed = self.dialogue.observe(new)
         prompt = self.dialogue.ids + observed
         seed, most = self.sampling.seed, turn_cap(self.sampling, max_tokens)
-        seed = None if seed is None else derive_seed(seed, self._turn)
+        seed = None if seed is None else derive_seed(seed, self.dialogue.turns)
         drawn = await self._complete(prompt, self.sampling.with_seed(seed, most))
-        message = parse_reply(drawn.text, tools=bool(self.dialogue.tools), salt=len(prompt))
-        self.dialogue.add(new, observed, message, drawn.ids)
-        self._turn += 1
-        return Reply(
-            message=message,
-            finish=finish_reason(drawn, message),
-            usage=Usage(len(prompt), len(drawn.ids)),
-            segments=[TokenSegment(observed, sampled=False), TokenSegment(drawn.ids, True, drawn.logprobs)],
-        )
+        return self.dialogue.add(new, observed, drawn)
 
     async def _complete(self, prompt: list[int], sampling: Sampling) -> Sampled:
         return await self.model.complete(prompt, sampling)

@@ -75,12 +75,6 @@ def sha256(path: Path) -> str:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
-def whole_file(path: Path, magic: bytes) -> bool:
-    """Whether the file starts as its kind does."""
-    with path.open("rb") as file:
-        return file.read(len(magic)) == magic
-
-
 def _download(wheel: Wheel, work: Path, say: Say) -> Path:
     target = work / "wheel"
     target.mkdir()

@@ -9,7 +9,6 @@ a damaged or incomplete file.
 from __future__ import annotations
 
 import json
-import re
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -22,29 +21,12 @@ import numpy.typing as npt
 
 from benchmax import extras
 from benchmax.errors import UsageError
-from benchmax.inference.tokens.tokenizer import write_tokenizer
+from benchmax.inference.weights.gguf_tokenizer import write_tokenizer
 from benchmax.inference.weights.llama import ModelSpec, Weights
 
 Array = npt.NDArray[Any]
 
-_TOP = {
-    "token_embd.weight": "model.embed_tokens.weight",
-    "output_norm.weight": "model.norm.weight",
-    "output.weight": "lm_head.weight",
-}
-_LAYER = {
-    "attn_norm": "input_layernorm",
-    "attn_q": "self_attn.q_proj",
-    "attn_k": "self_attn.k_proj",
-    "attn_v": "self_attn.v_proj",
-    "attn_output": "self_attn.o_proj",
-    "ffn_norm": "post_attention_layernorm",
-    "ffn_gate": "mlp.gate_proj",
-    "ffn_up": "mlp.up_proj",
-    "ffn_down": "mlp.down_proj",
-}
 _WHOLE_TYPES = ("F64", "F32", "F16", "BF16")
-_LAYER_NAME = re.compile(r"blk\.(\d+)\.(\w+)\.weight")
 _REQUIRED = (
     "general.architecture",
     "llama.block_count",
@@ -75,11 +57,10 @@ class GGUF:
     def __init__(self, path: Path) -> None:
         self.path = path
         with _whole(path):
-            self._reader = _open(path)
-            self.meta: dict[str, Any] = {name: field.contents() for name, field in self._reader.fields.items()}
+            reader = _open(path)
+            self.meta: dict[str, Any] = {name: field.contents() for name, field in reader.fields.items()}
+            self.tensors: dict[str, Any] = {tensor.name: tensor for tensor in reader.tensors}
         self._check()
-        with _whole(path):
-            self._check_tensors()
 
     def _check(self) -> None:
         architecture = self.meta.get("general.architecture")
@@ -89,18 +70,12 @@ class GGUF:
         if missing:
             raise UsageError(f"{self.path} lacks {', '.join(missing)}. Download it again, or take another file.")
         scaling = self.meta.get("llama.rope.scaling.type", "none")
-        if scaling != "none" or any(tensor.name == "rope_freqs.weight" for tensor in self._reader.tensors):
+        if scaling != "none" or "rope_freqs.weight" in self.tensors:
             raise UsageError(f"{self.path} scales its positions (rope): not converted. Use a Hugging Face copy.")
-
-    def _check_tensors(self) -> None:
-        there = {tensor.name for tensor in self._reader.tensors}
-        lacking = next((name for name in _needed(int(self.meta["llama.block_count"])) if name not in there), None)
-        if lacking:
-            raise ValueError(f"it lacks the tensor {lacking}")
 
     @property
     def facts(self) -> Facts:
-        parameters = sum(int(tensor.n_elements) for tensor in self._reader.tensors)
+        parameters = sum(int(tensor.n_elements) for tensor in self.tensors.values())
         return Facts(
             title=str(self.meta.get("general.name", self.path.stem)),
             license=str(self.meta.get("general.license", "unknown")),
@@ -110,41 +85,40 @@ class GGUF:
 
     def _quantisation(self) -> str:
         sizes: Counter[str] = Counter()
-        for tensor in self._reader.tensors:
+        for tensor in self.tensors.values():
             sizes[tensor.tensor_type.name] += int(tensor.n_elements)
         kind = max(sizes, key=lambda name: sizes[name], default="F32")
         return "" if kind in _WHOLE_TYPES else kind
 
-    def tensors(self) -> Iterator[tuple[str, Array]]:
-        """Every weight under its Hugging Face name, in fp32."""
+    def weights(self, config: Mapping[str, Any]) -> Iterator[tuple[str, Array]]:
+        """Every weight of such a model under its Hugging Face name, in fp32; raises unless the file has just these."""
+        from gguf import MODEL_ARCH, get_tensor_name_map
         from gguf.quants import dequantize
 
-        heads = int(self.meta["llama.attention.head_count"])
-        kv_heads = int(self.meta.get("llama.attention.head_count_kv", heads))
-        for tensor in self._reader.tensors:
+        names = get_tensor_name_map(MODEL_ARCH.LLAMA, config["num_hidden_layers"])
+        heads = {"q.weight": config["num_attention_heads"], "k.weight": config["num_key_value_heads"]}
+        left = set(self.tensors)
+        for name, shape in _shapes(config).items():
+            own = names.get_name(name, try_suffixes=(".weight",))
+            tensor = self.tensor(own)
+            left.remove(own)
             weight = np.asarray(dequantize(tensor.data, tensor.tensor_type), dtype=np.float32)
-            if tensor.name.endswith("attn_q.weight"):
-                weight = _unpermute(weight, heads)
-            elif tensor.name.endswith("attn_k.weight"):
-                weight = _unpermute(weight, kv_heads)
-            yield self._hf_name(tensor.name), np.ascontiguousarray(weight)
+            if weight.shape != shape:
+                raise ValueError(f"{name} does not fit the sizes that the file names")
+            if interleaved := heads.get(own.rpartition(".attn_")[2]):
+                weight = _unpermute(weight, interleaved)
+            yield name, np.ascontiguousarray(weight)
+        if left:
+            raise UsageError(
+                f"{self.path} holds the tensor {min(left)!r}, unknown to a Llama model of the sizes that it names. "
+                "Use a Hugging Face copy."
+            )
 
-    def _hf_name(self, name: str) -> str:
-        if name in _TOP:
-            return _TOP[name]
-        match = _LAYER_NAME.fullmatch(name)
-        if match and match[2] in _LAYER:
-            return f"model.layers.{match[1]}.{_LAYER[match[2]]}.weight"
-        raise UsageError(f"{self.path} holds the tensor {name!r}, unknown to a Llama model. Use a Hugging Face copy.")
-
-
-def _needed(layers: int) -> Iterator[str]:
-    """The tensors a model must have; lazily, since a damaged file may claim billions of layers."""
-    yield "token_embd.weight"
-    yield "output_norm.weight"
-    for layer in range(layers):
-        for name in _LAYER:
-            yield f"blk.{layer}.{name}.weight"
+    def tensor(self, name: str) -> Any:
+        """A tensor of the file by its own name."""
+        if name not in self.tensors:
+            raise ValueError(f"it lacks the tensor {name}")
+        return self.tensors[name]
 
 
 def _open(path: Path) -> Any:
@@ -172,11 +146,8 @@ def convert(path: Path, directory: Path) -> Facts:
     source = GGUF(path)
     with _whole(path):
         eos = write_tokenizer(source.meta, directory)
-        config = _config(source.meta, eos)
-        weights = dict(source.tensors())
-        config["tie_word_embeddings"] = "lm_head.weight" not in weights
-        config["vocab_size"] = len(weights["model.embed_tokens.weight"])
-        _check_shapes(weights, config)
+        config = _config(source, eos)
+        weights = dict(source.weights(config))
     _write_json(directory / "config.json", config)
     _write_json(directory / "generation_config.json", {k: config[k] for k in _TOKEN_IDS if k in config})
     target = directory / "model.safetensors"
@@ -188,16 +159,19 @@ def convert(path: Path, directory: Path) -> Facts:
 _TOKEN_IDS = ("bos_token_id", "eos_token_id", "pad_token_id")
 
 
-def _config(meta: Mapping[str, Any], eos: int) -> dict[str, Any]:
-    heads = int(meta["llama.attention.head_count"])
-    hidden = int(meta["llama.embedding_length"])
+def _config(source: GGUF, eos: int) -> dict[str, Any]:
+    meta = source.meta
+    heads, hidden = int(meta["llama.attention.head_count"]), int(meta["llama.embedding_length"])
     theta = float(meta.get("llama.rope.freq_base", 10_000.0))
     config: dict[str, Any] = {
         "architectures": ["LlamaForCausalLM"],
         "model_type": "llama",
+        "vocab_size": int(source.tensor("token_embd.weight").shape[-1]),
+        "tie_word_embeddings": "output.weight" not in source.tensors,
         "hidden_size": hidden,
         "intermediate_size": int(meta["llama.feed_forward_length"]),
-        "num_hidden_layers": int(meta["llama.block_count"]),
+        # A damaged file may claim billions of layers: the first that it lacks is named then.
+        "num_hidden_layers": min(int(meta["llama.block_count"]), len(source.tensors)),
         "num_attention_heads": heads,
         "num_key_value_heads": int(meta.get("llama.attention.head_count_kv", heads)),
         "head_dim": int(meta.get("llama.attention.key_length", hidden // heads)),
@@ -218,14 +192,14 @@ def _config(meta: Mapping[str, Any], eos: int) -> dict[str, Any]:
     return config
 
 
-def _check_shapes(weights: Mapping[str, Array], config: Mapping[str, Any]) -> None:
-    """Raise ValueError unless the weights have the shapes of such a model."""
+def _shapes(config: Mapping[str, Any]) -> dict[str, tuple[int, ...]]:
+    """The shape of every weight of such a model, by its Hugging Face name."""
     import torch
 
     shapes = Weights(ModelSpec.from_config(config), torch.device("meta"), torch.float32).shapes
-    strange = next((name for name, weight in weights.items() if weight.shape != shapes.get(name)), None)
-    if strange:
-        raise ValueError(f"{strange} does not fit the sizes that the file names")
+    if config["tie_word_embeddings"]:
+        del shapes["lm_head.weight"]
+    return shapes
 
 
 def _unpermute(weight: Array, heads: int) -> Array:

