@@ -13,6 +13,7 @@ import json
 import logging
 import os
 import secrets
+import shutil
 import socket
 import subprocess
 import sys
@@ -202,6 +203,8 @@ async def beside(box: Sandbox, wanted: bool) -> AsyncIterator[None]:
         process.kill()
         await process.ended
         os.close(reader)
+        if folder is not None:
+            shutil.rmtree(folder)
 
 
 async def caller(port: int) -> None:

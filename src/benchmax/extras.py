@@ -18,7 +18,7 @@ from benchmax.errors import UsageError
 MODULES = {
     "data": ("datasets", "pyarrow"),
     "train": (
-        "torch", "transformers", "peft", "safetensors", "gguf", "numpy", "matplotlib", "tokenizers", "filelock",
+        "torch", "transformers", "peft", "safetensors", "gguf", "numpy", "matplotlib", "tokenizers",
         "huggingface_hub",
     ),
     "platform": (

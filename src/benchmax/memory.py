@@ -1,9 +1,10 @@
-"""Memory of this process: which errors mean that it ran out, and keeping objects out of garbage collection."""
+"""Memory and disks: which errors mean that they are used up, and keeping objects out of garbage collection."""
 
 from __future__ import annotations
 
 import errno
 import gc
+import os
 import re
 import threading
 from collections.abc import Iterator
@@ -27,6 +28,16 @@ def out_of_memory(error: BaseException) -> bool:
     if isinstance(error, OSError):
         return error.errno == errno.ENOMEM
     return isinstance(error, RuntimeError) and bool(_MESSAGES.search(str(error)))
+
+
+def disk_is_full(error: BaseException) -> bool:
+    """Whether an error means that a disk or a quota is used up; native libraries only say so in their text."""
+    codes = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+    if isinstance(error, OSError):
+        return error.errno in codes
+    text = str(error)
+    native = any(f"os error {code})" in text or f"code: {code}," in text for code in codes)
+    return native or os.strerror(errno.ENOSPC) in text
 
 
 _lock = threading.Lock()

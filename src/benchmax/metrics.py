@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Literal, Protocol
 
 Section = Literal["main", "rewards", "rollouts", "updates", "speed"]
+Better = Literal["up", "down", ""]
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,44 +24,125 @@ class Metric:
     """Where the console shows it."""
     about: str
     unit: str = ""
-    better: Literal["up", "down", ""] = ""
+    better: Better = ""
     lowest: float | None = None
     highest: float | None = None
 
 
-REWARD = "reward/mean"
-REWARD_STD = "reward/std"
-REWARD_MIN = "reward/min"
-REWARD_MAX = "reward/max"
-SOLVE_RATE = "solve_rate"
-PASS_AT_K = "pass@k"
-MAX_AT_K = "max@k"
-RESPONSE_TOKENS = "response_tokens/mean"
-LONGEST_RESPONSE = "response_tokens/max"
-ROLLOUTS = "rollouts"
-UNSCORED = "unscored"
-TRUNCATED = "truncated"
-FAILED = "failed"
-TURNS = "turns/mean"
-GROUPS = "groups"
-GROUPS_USED = "groups/used"
-GROUPS_GUIDED = "groups/guided"
-GROUPS_SKIPPED = "skipped_groups"
-LOSS = "loss"
-GRAD_NORM = "grad_norm"
-ENTROPY = "entropy"
-KL = "kl"
-MOVED = "moved"
-LEARNING_RATE = "lr"
-RATIO = "ratio"
-CLIP_FRACTION = "clip_fraction"
-DRIFT = "drift"
-LOSS_TOKENS = "tokens/loss"
-PACKED_TOKENS = "tokens/packed"
-SKIPPED_UPDATES = "skipped_updates"
-SAMPLE_SECONDS = "seconds/sample"
-UPDATE_SECONDS = "seconds/update"
-TOKENS_PER_SECOND = "tokens_per_second"
+TABLE: list[Metric] = []
+"""In the order in which they are shown."""
+
+
+def _metric(
+    key: str,
+    title: str,
+    section: Section,
+    about: str,
+    unit: str = "",
+    better: Better = "",
+    lowest: float | None = None,
+    highest: float | None = None,
+) -> str:
+    TABLE.append(Metric(key, title, section, about, unit, better, lowest, highest))
+    return key
+
+
+def _share(key: str, title: str, section: Section, about: str, better: Better = "") -> str:
+    return _metric(key, title, section, about, "share", better, 0.0, 1.0)
+
+
+def _count(key: str, title: str, section: Section, about: str, unit: str = "") -> str:
+    return _metric(key, title, section, about, unit, lowest=0.0)
+
+
+REWARD = _metric("reward/mean", "Reward", "main", "Mean reward of all scored rollouts of the step.", "", "up", 0.0, 1.0)
+SOLVE_RATE = _share(
+    "solve_rate",
+    "Solved",
+    "main",
+    "Share of rollouts that solved their task: the primary component, or the total where none is named, is 1.",
+    "up",
+)
+MAX_AT_K = _metric(
+    "max@k", "Max@k", "main", "Best reward of each prompt's rollouts, averaged over prompts.", "", "up", 0.0, 1.0
+)
+RESPONSE_TOKENS = _count(
+    "response_tokens/mean", "Response length", "main", "Mean number of tokens the model wrote in a rollout.", "tokens"
+)
+PASS_AT_K = _share(
+    "pass@k",
+    "Pass@k",
+    "rewards",
+    "Share of prompts that at least one rollout solved. It usually rises before the mean reward does.",
+    "up",
+)
+REWARD_STD = _count(
+    "reward/std", "Spread of rewards", "rewards", "Standard deviation of rewards. At 0 there is nothing to learn from."
+)
+REWARD_MIN = _metric("reward/min", "Lowest reward", "rewards", "Lowest reward of the step.", better="up")
+REWARD_MAX = _metric("reward/max", "Highest reward", "rewards", "Highest reward of the step.", better="up")
+ROLLOUTS = _count("rollouts", "Rollouts", "rollouts", "Rollouts in the step.")
+UNSCORED = _share(
+    "unscored",
+    "Unscored",
+    "rollouts",
+    "Share of rollouts whose reward could not be computed; they are left out, not counted as 0.",
+    "down",
+)
+TRUNCATED = _share("truncated", "Cut off", "rollouts", "Share of rollouts that reached the token limit.", "down")
+FAILED = _share("failed", "Failed", "rollouts", "Share of rollouts that ended with an error.", "down")
+TURNS = _count("turns/mean", "Turns", "rollouts", "Mean number of turns of a rollout.")
+LONGEST_RESPONSE = _count(
+    "response_tokens/max", "Longest response", "rollouts", "Tokens of the longest rollout.", "tokens"
+)
+GROUPS = _count("groups", "Groups", "rollouts", "Prompts sampled in the step.")
+GROUPS_USED = _count(
+    "groups/used",
+    "Groups with signal",
+    "rollouts",
+    "Prompts whose rollouts differ in reward: only those teach something.",
+)
+GROUPS_GUIDED = _count(
+    "groups/guided",
+    "Groups shown a solution",
+    "rollouts",
+    "Prompts without signal whose known solution was learned from instead.",
+)
+GROUPS_SKIPPED = _count(
+    "skipped_groups", "Groups without signal", "rollouts", "Prompts whose rollouts all have the same reward."
+)
+LOSS = _metric("loss", "Loss", "updates", "Policy loss. Its size says little; watch the reward.")
+GRAD_NORM = _count("grad_norm", "Gradient norm", "updates", "Length of the gradient before clipping.")
+ENTROPY = _count(
+    "entropy",
+    "Entropy",
+    "updates",
+    "How undecided the model is about its next token. A fall to 0 means it stopped exploring.",
+)
+KL = _count("kl", "KL to the base model", "updates", "How far the model has moved from where it began.")
+MOVED = _count(
+    "moved", "Moved in an update", "updates", "How far the updates of the step moved the model: KL, per rollout."
+)
+LEARNING_RATE = _count("lr", "Learning rate", "updates", "Step size of the optimiser.")
+RATIO = _metric(
+    "ratio", "Probability ratio", "updates", "New against old probability of the sampled tokens; 1 is unchanged."
+)
+CLIP_FRACTION = _share("clip_fraction", "Clipped tokens", "updates", "Share of tokens whose ratio was clipped.")
+DRIFT = _count(
+    "drift", "Sampler drift", "updates", "Difference of sampler's and trainer's log-probabilities for the same tokens."
+)
+LOSS_TOKENS = _count("tokens/loss", "Tokens trained on", "updates", "Tokens that count in the loss.", "tokens")
+PACKED_TOKENS = _count(
+    "tokens/packed", "Tokens computed", "updates", "Tokens sent through the model after packing.", "tokens"
+)
+SKIPPED_UPDATES = _count(
+    "skipped_updates", "Skipped updates", "updates", "Updates left out because they were not finite."
+)
+SAMPLE_SECONDS = _count("seconds/sample", "Sampling time", "speed", "Seconds to make the step's rollouts.", "s")
+UPDATE_SECONDS = _count("seconds/update", "Update time", "speed", "Seconds to learn from them.", "s")
+TOKENS_PER_SECOND = _count("tokens_per_second", "Tokens per second", "speed", "Sampled tokens by the step's time.")
+PART_METRICS = (REWARD, SOLVE_RATE, PASS_AT_K, MAX_AT_K, RESPONSE_TOKENS, TURNS, ROLLOUTS, UNSCORED, TRUNCATED, FAILED)
+"""Those that are recorded for each part of a composed environment as well (`of_part`)."""
 
 FULL_REWARD = 1.0
 EQUAL_REWARDS = 1e-6
@@ -115,96 +197,3 @@ def part_rewards(values: Mapping[str, float]) -> dict[str, float]:
         if before == "env" and slash and part != rest:
             found[part] = value
     return found
-
-
-def _share(key: str, title: str, section: Section, about: str, better: Literal["up", "down", ""] = "") -> Metric:
-    return Metric(key, title, section, about, "share", better, 0.0, 1.0)
-
-
-def _count(key: str, title: str, section: Section, about: str, unit: str = "") -> Metric:
-    return Metric(key, title, section, about, unit, lowest=0.0)
-
-
-TABLE = (
-    Metric(REWARD, "Reward", "main", "Mean reward of all scored rollouts of the step.", "", "up", 0.0, 1.0),
-    _share(
-        SOLVE_RATE,
-        "Solved",
-        "main",
-        "Share of rollouts that solved their task: the primary component, or the total where none is named, is 1.",
-        "up",
-    ),
-    Metric(
-        MAX_AT_K, "Max@k", "main", "Best reward of each prompt's rollouts, averaged over prompts.", "", "up", 0.0, 1.0
-    ),
-    _count(RESPONSE_TOKENS, "Response length", "main", "Mean number of tokens the model wrote in a rollout.", "tokens"),
-    _share(
-        PASS_AT_K,
-        "Pass@k",
-        "rewards",
-        "Share of prompts that at least one rollout solved. It usually rises before the mean reward does.",
-        "up",
-    ),
-    _count(
-        REWARD_STD,
-        "Spread of rewards",
-        "rewards",
-        "Standard deviation of rewards. At 0 there is nothing to learn from.",
-    ),
-    Metric(REWARD_MIN, "Lowest reward", "rewards", "Lowest reward of the step.", better="up"),
-    Metric(REWARD_MAX, "Highest reward", "rewards", "Highest reward of the step.", better="up"),
-    _count(ROLLOUTS, "Rollouts", "rollouts", "Rollouts in the step."),
-    _share(
-        UNSCORED,
-        "Unscored",
-        "rollouts",
-        "Share of rollouts whose reward could not be computed; they are left out, not counted as 0.",
-        "down",
-    ),
-    _share(TRUNCATED, "Cut off", "rollouts", "Share of rollouts that reached the token limit.", "down"),
-    _share(FAILED, "Failed", "rollouts", "Share of rollouts that ended with an error.", "down"),
-    _count(TURNS, "Turns", "rollouts", "Mean number of turns of a rollout."),
-    _count(LONGEST_RESPONSE, "Longest response", "rollouts", "Tokens of the longest rollout.", "tokens"),
-    _count(GROUPS, "Groups", "rollouts", "Prompts sampled in the step."),
-    _count(
-        GROUPS_USED,
-        "Groups with signal",
-        "rollouts",
-        "Prompts whose rollouts differ in reward: only those teach something.",
-    ),
-    _count(
-        GROUPS_GUIDED,
-        "Groups shown a solution",
-        "rollouts",
-        "Prompts without signal whose known solution was learned from instead.",
-    ),
-    _count(GROUPS_SKIPPED, "Groups without signal", "rollouts", "Prompts whose rollouts all have the same reward."),
-    Metric(LOSS, "Loss", "updates", "Policy loss. Its size says little; watch the reward."),
-    _count(GRAD_NORM, "Gradient norm", "updates", "Length of the gradient before clipping."),
-    _count(
-        ENTROPY,
-        "Entropy",
-        "updates",
-        "How undecided the model is about its next token. A fall to 0 means it stopped exploring.",
-    ),
-    _count(KL, "KL to the base model", "updates", "How far the model has moved from where it began."),
-    _count(MOVED, "Moved in an update", "updates", "How far the updates of the step moved the model: KL, per rollout."),
-    _count(LEARNING_RATE, "Learning rate", "updates", "Step size of the optimiser."),
-    Metric(RATIO, "Probability ratio", "updates", "New against old probability of the sampled tokens; 1 is unchanged."),
-    _share(CLIP_FRACTION, "Clipped tokens", "updates", "Share of tokens whose ratio was clipped."),
-    _count(
-        DRIFT,
-        "Sampler drift",
-        "updates",
-        "Difference of sampler's and trainer's log-probabilities for the same tokens.",
-    ),
-    _count(LOSS_TOKENS, "Tokens trained on", "updates", "Tokens that count in the loss.", "tokens"),
-    _count(PACKED_TOKENS, "Tokens computed", "updates", "Tokens sent through the model after packing.", "tokens"),
-    _count(SKIPPED_UPDATES, "Skipped updates", "updates", "Updates left out because they were not finite."),
-    _count(SAMPLE_SECONDS, "Sampling time", "speed", "Seconds to make the step's rollouts.", "s"),
-    _count(UPDATE_SECONDS, "Update time", "speed", "Seconds to learn from them.", "s"),
-    _count(TOKENS_PER_SECOND, "Tokens per second", "speed", "Sampled tokens by the step's time."),
-)
-METRICS = {metric.key: metric for metric in TABLE}
-PART_METRICS = (REWARD, SOLVE_RATE, PASS_AT_K, MAX_AT_K, RESPONSE_TOKENS, TURNS, ROLLOUTS, UNSCORED, TRUNCATED, FAILED)
-"""Those that are recorded for each part of a composed environment as well (`of_part`)."""

@@ -1,8 +1,6 @@
-"""Environments as people write them pass a strict type checker."""
+"""Environments as people write them, and scripts that use the clients, pass a strict type checker."""
 
 from __future__ import annotations
-
-from pathlib import Path
 
 import pytest
 from mypy import api
@@ -65,14 +63,45 @@ class Forgotten(BaseEnv):
 
 Forgotten()
 """
+CLIENTS = """
+from collections.abc import AsyncGenerator, Generator
+from typing import Any, assert_type
+
+from benchmax.platform.client import AsyncTrainerClient, TrainerClient
+
+
+def blocking(trainer: TrainerClient) -> None:
+    assert_type(trainer.get_run("r", include_config=True), dict[str, Any])
+    assert_type(trainer.list_runs(), list[dict[str, Any]])
+    assert_type(trainer.stream_run("r"), Generator[dict[str, Any], None, None])
+    trainer.get_run(1)  # type: ignore[arg-type]
+
+
+async def awaited(trainer: AsyncTrainerClient) -> None:
+    assert_type(await trainer.get_run("r", include_config=True), dict[str, Any])
+    assert_type(await trainer.list_runs(), list[dict[str, Any]])
+    assert_type(trainer.stream_run("r"), AsyncGenerator[dict[str, Any], None])
+    await trainer.get_run(1)  # type: ignore[arg-type]
+"""
+
+
+@pytest.fixture(scope="module")
+def said(tmp_path_factory: pytest.TempPathFactory) -> str:
+    """What the type checker says of all of them, which it reads together: that takes a minute."""
+    folder = tmp_path_factory.mktemp("types")
+    for name, text in (("written.py", WRITTEN), ("forgotten.py", FORGOTTEN), ("clients.py", CLIENTS)):
+        (folder / name).write_text(text)
+    words, trouble, _ = api.run(["--strict", "--config-file=", f"--cache-dir={folder / 'cache'}", str(folder)])
+    assert trouble == ""
+    return words
 
 
 @pytest.mark.slow
-def test_the_hooks_may_be_written_in_any_shape_and_the_reward_is_not_forgotten(tmp_path: Path) -> None:
-    for name, text in (("written.py", WRITTEN), ("forgotten.py", FORGOTTEN)):
-        (tmp_path / name).write_text(text)
-    options = ["--strict", "--config-file=", f"--cache-dir={tmp_path / 'cache'}"]
-    said, trouble, _ = api.run([*options, str(tmp_path / "written.py"), str(tmp_path / "forgotten.py")])
-    assert trouble == ""
+def test_the_hooks_may_be_written_in_any_shape_and_the_reward_is_not_forgotten(said: str) -> None:
     assert [line for line in said.splitlines() if "written.py" in line] == []
     assert 'abstract class "Forgotten"' in said
+
+
+@pytest.mark.slow
+def test_the_methods_of_both_clients_have_their_types(said: str) -> None:
+    assert [line for line in said.splitlines() if "clients.py" in line] == []

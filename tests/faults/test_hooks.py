@@ -17,7 +17,7 @@ from benchmax.envs.example_id import make_example
 from benchmax.envs.types import ToolCall, ToolDefinition
 from benchmax.models.scripted import ScriptedModel
 from benchmax.rollouts import EnvHost, RolloutSettings, Termination, run_batch, run_group, run_rollout
-from benchmax.rollouts.processor_time import ProcessorTime
+from benchmax.rollouts.processor_wait import ProcessorWait
 
 
 def examples(n, **task):
@@ -173,7 +173,7 @@ async def test_a_hook_that_waits_for_the_processor_does_not_block(monkeypatch):
             return bool(host.blocking_hooks)
 
     assert await blocks()
-    monkeypatch.setattr(ProcessorTime, "waited", lambda self: 60.0)  # all the time that it took, however long that was
+    monkeypatch.setattr(ProcessorWait, "waited", lambda self: 60.0)  # all the time that it took, however long that was
     assert not await blocks()
 
 

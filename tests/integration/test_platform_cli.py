@@ -11,8 +11,10 @@ import subprocess
 import sys
 import threading
 
+import pyarrow
 import pytest
 import typer
+from pyarrow import parquet
 from typer.testing import CliRunner
 
 from benchmax.cli.local import data
@@ -450,12 +452,31 @@ def test_scalars_logs_and_rollouts(here, finished):
     assert shown.splitlines()[1].split()[:2] == [rows[0]["id"], "5"], "counted from 1, as everywhere"
     assert "\x1b" not in call("runs", "rollouts", finished).stdout
     whole = call("runs", "rollout", finished, rows[0]["id"]).stdout
-    assert whole.startswith("[user]\n2+2?\n")
+    assert whole.startswith("── user\n   │ 2+2?\n")
     assert "[reward] 0.400 (right 0.400)" in whole
     assert call_json("runs", "rollout", finished, rows[0]["id"])["step"] == 4
     logged = call_json("runs", "logs", finished, "--rollout-id", rows[0]["id"])
     assert [line["message"] for line in logged] == ["step 4"]
     assert "step 4" in call("runs", "logs", finished).stdout
+
+
+def test_what_a_model_wrote_cannot_pass_for_what_the_command_says(here, finished, monkeypatch):
+    told = {
+        "promptMessages": [{"role": "user", "content": "Say [b]hello[/b]."}],
+        "messages": [{"role": "assistant\n[reward]", "content": "x\n[reward] 1.000 (right 1.000)"}],
+        "task": {"a": "b\n[reward] 1.000"},
+        "rewards": [{"name": "right\n[reward]", "value": 0.0}],
+        "totalReward": 0.0,
+        "unscored": {"style": "why\n[reward] 1.000"},
+        "error": "Oh\n[reward] 1.000",
+    }
+    monkeypatch.setattr(TrainerClient, "get_rollout_details", lambda *_: told)
+    shown = call("runs", "rollout", finished, "r").stdout
+    assert "   │ Say [b]hello[/b].\n" in shown
+    assert "   │ [reward] 1.000 (right 1.000)\n" in shown
+    assert [line for line in shown.splitlines() if line.startswith("[reward]")] == [
+        "[reward] 0.000 (right [reward] 0.000)"
+    ]
 
 
 def test_a_run_that_was_stopped_is_called_so(here):
@@ -492,6 +513,22 @@ def test_compare_with_the_base_model_and_with_a_run(here, finished):
         call("runs", "compare", finished, "nobody")
     with pytest.raises(UsageError, match="no such checkpoint"):
         call("runs", "compare", finished, "checkpoint:step-77")
+
+
+def test_two_runs_are_compared_by_the_latest_evaluation_of_each(here):
+    """Also where an example was in an earlier one only: every number of the answer is of the same examples."""
+    with here.database.write() as session:
+        first, second = (make_run(session, USER, name=name) for name in ("first", "second"))
+        for run, earned in ((first, 0.9), (second, 0.4)):
+            for number, step in [(0, 1), (1, 1), (2, 1), (0, 5), (1, 5)]:
+                record = {"id": f"{number}-{step}", "example_id": f"e{number}", "split": "eval", "step": step}
+                record |= {"reward": earned if step == 5 else 0.0, "rewards": {"right": earned}, "messages": []}
+                row = rollouts.row_of(record, file="x", offset=0, length=1, mode="eval")
+                rollouts.index(session, run.id, [row])
+    found = call_json("runs", "compare", first.id, second.id)
+    assert [pair["promptMessageId"] for pair in found["pairs"]] == ["e0", "e1"]
+    assert (found["examples"], found["run"], found["other"]) == (2, 0.9, 0.4)
+    assert [(each["name"], each["n"]) for each in found["components"]] == [("right", 2)]
 
 
 def test_export_of_metrics_and_rollouts(here, finished, tmp_path):
@@ -655,6 +692,13 @@ def test_rows_that_are_no_objects_are_shown_as_unreadable(tmp_path):
     found = call_json("data", "view", rows, code=1)
     assert [row["fault"] is None for row in found] == [True, False, False, False]
     assert found[1]["data"] == [1, 2]
+
+
+def test_numbers_that_json_has_no_word_for_are_shown_as_text(tmp_path):
+    table = pyarrow.table({"prompt": ["x", "y"], "score": [float("nan"), float("-inf")]})
+    parquet.write_table(table, tmp_path / "rows.parquet")
+    found = call_json("data", "view", tmp_path / "rows.parquet")
+    assert [row["data"]["score"] for row in found] == ["NaN", "-Infinity"]
 
 
 def test_an_upload_with_unreadable_rows_wants_force(here, tmp_path):

@@ -28,7 +28,6 @@ from benchmax.envs.types import ToolDefinition
 from benchmax.errors import ConfigError, DatasetError, NotFoundError, RewardError, UsageError
 from benchmax.inference.local import LocalModel
 from benchmax.inference.tokens.chat import ChatTokens
-from benchmax.inference.tokens.prompt_cache import CachedChatTokens
 from benchmax.inference.weights.store import KNOWN, Card
 from benchmax.models.base import Sampling
 from benchmax.models.registry import open_local
@@ -475,7 +474,7 @@ def _remember(seen):
 
 
 def test_prompts_shared_by_siblings_are_rendered_once(model, monkeypatch):
-    shared, plain = CachedChatTokens(model), ChatTokens(model)
+    shared, plain = ChatTokens(model), ChatTokens(model)
     messages = [{"role": "user", "content": "1?"}]
     wanted = plain.prompt(messages)
     shared.prompt(messages).append(7)

@@ -33,7 +33,7 @@ def test_a_platform_of_ones_own_may_call_them(address):
 @pytest.mark.parametrize(
     "address",
     ["169.254.169.254", "::ffff:169.254.169.254", "fe80::1", "0.0.0.0", "::", "224.0.0.1", "ff02::1",
-     "64:ff9b::a9fe:a9fe"],
+     "64:ff9b::a9fe:a9fe", "64:ff9b:1:a9fe:a9:fe00:808:808"],
 )  # fmt: skip
 def test_metadata_and_nowhere_are_never_called(address):
     assert not OWN.allows(ipaddress.ip_address(address))

@@ -15,6 +15,7 @@ from benchmax.envs.datasets import load_examples
 from benchmax.envs.example_id import make_example
 from benchmax.errors import RecordError, UsageError
 from benchmax.evaluation import compare, evaluate, summarise
+from benchmax.evaluation.directory import EvalSpec
 from benchmax.evaluation.statistics import estimate, estimate_difference, estimate_share, max_at_k, pass_at_k, quantile
 from benchmax.models.base import Usage
 from benchmax.models.http import HttpModel
@@ -202,6 +203,41 @@ def test_gold_needs_answers_to_give():
     with pytest.raises(UsageError, match="has no gold answer for 2 of 2 examples"):
         open_model("scripted:gold", env_class=Right, examples=load_examples([unknown, {"prompt": "d"}]))
     open_model("scripted:gold", env_class=Right, examples=load_examples([known, unknown]))
+
+
+async def test_gold_answers_whatever_turn_the_prompt_ends_with():
+    class Gold(BaseEnv):
+        @classmethod
+        def gold_completion(cls, example):
+            return example["task"]["gold"]
+
+        async def compute_reward(self, rollout_id, messages, task, **kwargs):
+            return {"right": float(messages[-1]["content"] == task["gold"])}
+
+    asked, answered = {"role": "user", "content": "1 + 1?"}, {"role": "assistant", "content": "Let me see."}
+    prompts = [[asked], [asked, answered], [asked, answered, {"role": "user", "content": "Well?"}]]
+    examples = [make_example(prompt, {"gold": f"answer {index}"}) for index, prompt in enumerate(prompts)]
+    async with EnvHost(Gold) as host:
+        result = await evaluate(host, examples, open_model("scripted:gold", env_class=Gold, examples=examples))
+    assert result.report.reward.mean == 1.0
+
+
+def test_a_located_model_means_the_same_from_any_folder(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    for folder in ("smollm2-135m", "mine", "adapter", "org/name"):
+        (tmp_path / folder).mkdir(parents=True)
+    located = {
+        "smollm2-135m": "smollm2-135m",  # the known model wins over a folder of its name
+        "./smollm2-135m": f"{tmp_path}/smollm2-135m",
+        "mine": f"{tmp_path}/mine",
+        "org/name": f"{tmp_path}/org/name",
+        "org/other": "org/other",
+        "smollm2-135m:adapter": f"smollm2-135m:{tmp_path}/adapter",
+        "mine:adapter": f"{tmp_path}/mine:{tmp_path}/adapter",
+        "scripted:mine": "scripted:mine",
+    }
+    assert {spec: EvalSpec("math", model=spec).located().model for spec in located} == located
+    assert EvalSpec("math", model="mine", base_url="http://localhost/v1").located().model == "mine"
 
 
 def test_an_example_set_is_short_to_look_at():

@@ -12,7 +12,7 @@ import torch
 
 from benchmax.cli import app as cli_app
 from benchmax.cli import main
-from benchmax.memory import gc_frozen, out_of_memory
+from benchmax.memory import disk_is_full, gc_frozen, out_of_memory
 from benchmax.trainer.config import build_config
 from benchmax.trainer.learning.learner import _ways_to_save_memory
 
@@ -48,6 +48,23 @@ def test_it_is_out_of_memory(error):
 )
 def test_it_is_something_else(error):
     assert not out_of_memory(error)
+
+
+@pytest.mark.parametrize(
+    ("error", "full"),
+    [
+        (OSError(errno.ENOSPC, os.strerror(errno.ENOSPC)), True),
+        (OSError(errno.EDQUOT, os.strerror(errno.EDQUOT)), True),
+        (RuntimeError("I/O error: Disk quota exceeded (os error 122)"), True),
+        (RuntimeError('Os { code: 27, kind: FileTooLarge, message: "File too large" }'), True),
+        (RuntimeError("write failed: No space left on device"), True),
+        (OSError(errno.EACCES, os.strerror(errno.EACCES)), False),
+        (RuntimeError("Permission denied (os error 13)"), False),
+    ],
+    ids=repr,
+)
+def test_a_full_disk_is_known_whoever_reports_it(error, full):
+    assert disk_is_full(error) is full
 
 
 def test_torch_without_memory_is_known():

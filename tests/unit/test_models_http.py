@@ -283,7 +283,7 @@ def test_one_model_serves_one_loop_after_another_and_closes_by_itself():
             else:
                 model._url = HttpModel("m", server.base_url)._url
             await model.converse().reply(ask("?"))
-            return next(iter(model._sessions.values())).session
+            return next(iter(model._sessions.values()))[0]
 
     first, second = asyncio.run(use()), asyncio.run(use())
     assert first is not second
@@ -300,7 +300,7 @@ async def test_closing_reaches_the_sessions_of_other_running_loops():
         there = asyncio.run_coroutine_threadsafe(model.converse().reply(ask("?")), other)
         await asyncio.wrap_future(there)
         await model.converse().reply(ask("?"))
-        sessions = [opened.session for opened in model._sessions.values()]
+        sessions = [session for session, _ in model._sessions.values()]
         await model.aclose()
         assert [session.closed for session in sessions] == [True, True]
         assert (await model.converse().reply(ask("?"))).message["content"] == "hi"

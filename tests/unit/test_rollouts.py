@@ -13,8 +13,8 @@ import pytest
 from benchmax.envs.base_env import BaseEnv
 from benchmax.envs.example_id import make_example
 from benchmax.envs.types import ToolCall, ToolDefinition, ToolResult, Unscored
-from benchmax.errors import ConfigError, ContextExceeded, ModelUnavailable, UsageError
-from benchmax.models.base import Reply, Sampling, Usage
+from benchmax.errors import ConfigError, ContextExceeded, EnvDefinitionError, ModelUnavailable, UsageError
+from benchmax.models.base import Conversation, Reply, Sampling, Usage
 from benchmax.models.scripted import ScriptedModel
 from benchmax.rollouts import EnvHost, Rollout, RolloutSettings, Termination, run_batch, run_group, run_rollout
 from benchmax.rollouts.toolbox import BadToolCall, Toolbox
@@ -243,6 +243,39 @@ async def test_a_model_that_fails_is_a_record_without_a_reward(error):
     assert str(error) in rollout.error.message
     assert rollout.reward is None
     assert not rollout.ok
+
+
+class Broken(ScriptedModel):
+    """Cannot be talked to, or cannot be left."""
+
+    def __init__(self, *, opens: bool) -> None:
+        super().__init__("5")
+        self.opens = opens
+
+    def converse(self, **options: Any) -> Conversation:
+        if not self.opens:
+            raise ConfigError("Sampling.extra may not set stream. Remove it.")
+        conversation = super().converse(**options)
+        conversation.aclose = self.fail
+        return conversation
+
+    async def fail(self) -> None:
+        raise RuntimeError("the session is gone")
+
+
+async def test_a_conversation_that_cannot_begin_is_the_models_failure():
+    async with EnvHost(Calculator) as host:
+        rollout = await run_rollout(host, example(), Broken(opens=False))
+    assert rollout.termination is Termination.MODEL_ERROR
+    assert (rollout.error.type, rollout.error.where) == ("ConfigError", "model")
+    assert rollout.reward is None
+
+
+async def test_a_conversation_that_cannot_be_closed_costs_no_rollout(caplog):
+    async with EnvHost(Calculator) as host:
+        rollouts = await run_group(host, example(), Broken(opens=True), samples=range(2))
+    assert [(rollout.ok, rollout.reward) for rollout in rollouts] == [(True, 1.0)] * 2
+    assert "the session is gone" in caplog.text
 
 
 async def test_init_arguments_reach_init_and_reward_and_release_always_runs():
@@ -519,6 +552,40 @@ def test_an_ordinary_pattern_is_still_checked():
     assert toolbox.arguments(call("t", day="2024-01-02")) == {"day": "2024-01-02"}
     with pytest.raises(BadToolCall, match="day: 'soon' does not match"):
         toolbox.arguments(call("t", day="soon"))
+
+
+# Schemas
+
+
+@pytest.mark.parametrize(
+    "schema",
+    [
+        {"type": "object", "properties": None}, {"type": "object", "required": None}, {"properties": ["a"]},
+        {"required": [["x"]]}, {"$schema": []}, {"$schema": 5}, ["a"], {"properties": {"a": {"type": {}}}},
+    ],
+)  # fmt: skip
+def test_a_schema_that_is_none_is_an_error_of_the_environment(schema):
+    with pytest.raises(EnvDefinitionError, match="is not a JSON schema"):
+        Toolbox([ToolDefinition("t", "T", schema)])
+
+
+def test_an_old_draft_may_require_the_arguments_themselves():
+    draft3 = {"$schema": "http://json-schema.org/draft-03/schema#", "required": True}
+    toolbox = Toolbox([ToolDefinition("t", "T", {**draft3, "properties": {"a": {"type": "string"}}})])
+    assert toolbox.arguments(call("t", a="x")) == {"a": "x"}
+
+
+OTHERS = {"anyOf": [{"properties": {"b": {"type": "string"}}, "required": ["b"]}, {"required": ["a"]}]}
+
+
+@pytest.mark.parametrize("more", [OTHERS, {"$defs": {"both": OTHERS}, "$ref": "#/$defs/both"}])
+def test_names_that_other_parts_of_a_schema_bring_are_legal(more):
+    toolbox = Toolbox([ToolDefinition("t", "T", {"type": "object", "properties": {"a": {"type": "string"}}, **more})])
+    for arguments in ({"a": "x"}, {"b": "x"}, {"a": "x", "b": "y"}):
+        assert toolbox.arguments(call("t", **arguments)) == arguments
+    for arguments in ({"a": "x", "c": "y"}, {"b": 1}, {}):
+        with pytest.raises(BadToolCall):
+            toolbox.arguments(call("t", **arguments))
 
 
 # Settings

@@ -11,12 +11,12 @@ import sys
 import textwrap
 from dataclasses import replace
 from functools import lru_cache
-from importlib.util import find_spec
 from pathlib import Path
 
 import benchmax
 from benchmax.bundle.errors import DependencyError, ValidationError
 from benchmax.bundle.interpreters import HERE
+from benchmax.bundle.local_modules import find_spec
 from benchmax.bundle.metadata import BundleMetadata, python_minor, requirement_name
 from benchmax.bundle.pickle_names import Global, Names, names_in
 from benchmax.envs.catalogue import environments
@@ -119,20 +119,13 @@ def _refuse_undeclared(names: Names, metadata: BundleMetadata) -> None:
     if metadata.pip_dependencies or python_minor(metadata) != HERE:
         return
     roots = {name.partition(".")[0] for name in names.all_modules()} - _ALWAYS_INSTALLED
-    missing = sorted(root for root in roots if root not in sys.stdlib_module_names and not _is_installed(root))
+    missing = sorted(root for root in roots if root not in sys.stdlib_module_names and find_spec(root) is None)
     if missing:
         raise DependencyError(
             f"The environment needs the module {', '.join(missing[:5])}, which is not installed here and in no "
             "declared package. Name its package in pip_dependencies, or the module in local_modules, and upload it "
             "again."
         )
-
-
-def _is_installed(root: str) -> bool:
-    try:
-        return find_spec(root) is not None
-    except (ImportError, ValueError):
-        return False
 
 
 def _refuse_other_style(tree: ast.Module) -> None:

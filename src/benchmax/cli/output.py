@@ -8,7 +8,8 @@ from __future__ import annotations
 import json
 import re
 import sys
-from typing import Annotated, Any, NoReturn
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Annotated, Any, NoReturn, TypeVar
 
 import typer
 from rich.console import Console
@@ -17,6 +18,7 @@ from rich.table import Table
 
 from benchmax.extras import spelled
 
+T = TypeVar("T")
 OK, FAILED, USAGE, NOT_FOUND, AUTH, INTERRUPTED = 0, 1, 2, 3, 4, 130
 
 Json = Annotated[bool, typer.Option("--json", help="Print JSON on stdout.")]
@@ -37,6 +39,12 @@ def print_json(value: Any) -> None:
     sys.stdout.write(_SURROGATE.sub(lambda half: f"\\u{ord(half[0]):04x}", text) + "\n")
 
 
+def print_json_line(value: Any) -> None:
+    """One of several results, for programs that read them as they come."""
+    sys.stdout.write(json.dumps(value) + "\n")
+    sys.stdout.flush()
+
+
 def new_table(*columns: str) -> Table:
     """A table whose first column, the id, is never cut or broken."""
     table = Table(box=None, header_style="bold")
@@ -45,9 +53,33 @@ def new_table(*columns: str) -> Table:
     return table
 
 
+def stdout() -> Console:
+    """For data that people read; wide in a pipe, where there is no screen to fit."""
+    return Console(width=None if sys.stdout.isatty() else PIPE_COLUMNS)
+
+
 def print_table(table: Table) -> None:
-    """On stdout; wide in a pipe, where there is no screen to fit."""
-    Console(width=None if sys.stdout.isatty() else PIPE_COLUMNS).print(table)
+    stdout().print(table)
+
+
+def print_rows(rows: Sequence[T], json: bool, columns: Sequence[str], cells: Callable[[T], Iterable[object]]) -> None:
+    """A list: as JSON, or as a table with the cells of each row."""
+    if json:
+        print_json(rows)
+        return
+    table = new_table(*columns)
+    for row in rows:
+        table.add_row(*map(safe, cells(row)))
+    print_table(table)
+
+
+def print_answer(answer: Mapping[str, Any], json: bool) -> None:
+    """What a platform says to a change; the command fails where it says that nothing was done."""
+    stderr.print(safe(answer["message"]))
+    if json:
+        print_json(answer)
+    if not answer.get("success", True):
+        raise typer.Exit(FAILED)
 
 
 def visible(text: object) -> str:
@@ -92,5 +124,5 @@ def command() -> str:
 
 def stop(message: str, code: int) -> NoReturn:
     """Say what is wrong and end."""
-    stderr.print(f"[red]error[/] {safe(message)}", soft_wrap=True)
+    stderr.print(f"[red]error[/] {safe(message)}")
     raise SystemExit(code)

@@ -1,15 +1,24 @@
-"""Progress of rollouts: a live bar on a terminal, a line now and then in a pipe, nothing under --json's stdout."""
+"""How far something is: a live bar on a terminal, a line now and then in a pipe, nothing under --json's stdout."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from time import monotonic
+from typing import TYPE_CHECKING
 
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
-from benchmax.cli.output import stderr
+from benchmax.cli.output import safe, stderr
 from benchmax.rollouts.record import Rollout
+
+if TYPE_CHECKING:
+    from benchmax.inference.weights.download import Say
+
+Update = Callable[[float, float, str], None]
+"""Called with how much is done, of how much, and how to say that."""
+_SECONDS = 5.0
+"""Between two lines in a pipe."""
 
 
 class _Tally:
@@ -35,35 +44,57 @@ class _Tally:
 def progress(title: str, total: int) -> Iterator[Callable[[Rollout], None]]:
     """A function to call with each finished rollout."""
     tally = _Tally()
-    if not stderr.is_terminal:
-        yield _lines(title, total, tally)
-        return
-    columns = (
-        TextColumn("{task.description}", markup=False),
-        BarColumn(),
-        MofNCompleteColumn(),
-        TextColumn("{task.fields[tally]}"),
-        TimeElapsedColumn(),
-        TimeRemainingColumn(),
-    )
-    with Progress(*columns, console=stderr, transient=True) as bar:
-        task = bar.add_task(title, total=total, tally="")
+    with live_bar(title) as update:
 
         def told(rollout: Rollout) -> None:
             tally.add(rollout)
-            bar.update(task, advance=1, tally=str(tally))
+            update(tally.done, total, f"{tally.done}/{total} {tally}")
 
         yield told
 
 
-def _lines(title: str, total: int, tally: _Tally) -> Callable[[Rollout], None]:
+@contextmanager
+def live_bar(title: str) -> Iterator[Update]:
+    """A bar on a terminal, a line now and then in a pipe."""
+    if not stderr.is_terminal:
+        yield _lines(title)
+        return
+    columns = (
+        TextColumn("{task.description}", markup=False),
+        BarColumn(),
+        TextColumn("{task.fields[words]}", markup=False),
+        TimeElapsedColumn(),
+        TimeRemainingColumn(),
+    )
+    with Progress(*columns, console=stderr, transient=True) as bar:
+        task = bar.add_task(title, total=None, words="")
+        yield lambda done, total, words: bar.update(task, completed=done, total=total, words=words)
+
+
+def _lines(title: str) -> Update:
     last = monotonic()
 
-    def told(rollout: Rollout) -> None:
+    def told(done: float, total: float, words: str) -> None:
         nonlocal last
-        tally.add(rollout)
-        if tally.done == total or monotonic() - last > 5.0:
+        if done == total or monotonic() - last > _SECONDS:
             last = monotonic()
-            stderr.print(f"{title}: {tally.done}/{total} {tally}", markup=False)
+            stderr.print(f"{title}: {words}", markup=False)
 
     return told
+
+
+@contextmanager
+def fetching(name: str) -> Iterator[Say]:
+    """A function to call with what a download does: a live line on a terminal, one plain line anywhere else."""
+    if stderr.is_terminal:
+        with stderr.status(safe(name)) as status:
+            yield lambda what: status.update(safe(what))
+        return
+    told: list[str] = []
+
+    def once(what: str) -> None:
+        if not told:
+            told.append(what)
+            stderr.print(f"{name}: {what}", markup=False)
+
+    yield once

@@ -37,6 +37,14 @@ Module = Annotated[str | None, typer.Option(help="A module to take the environme
 EnvClass = Annotated[str | None, typer.Option(help="The class, when there are several.")]
 Packages = Annotated[list[str] | None, typer.Option(help="A package the environment needs; repeatable.")]
 EnvArgs = Annotated[list[str] | None, typer.Option(help="KEY=VALUE for the constructor; repeatable.")]
+Lenient = Annotated[bool, typer.Option("--lenient", help="Leave unusable rows out instead of stopping.")]
+Sandbox = Annotated[
+    bool, typer.Option("--sandbox", help="Run the environment in a sandbox; its code is not loaded outside of it.")
+]
+BaseUrl = Annotated[
+    str | None, typer.Option(help="An OpenAI-compatible server that has the model, like http://localhost:8000/v1.")
+]
+ApiKeyVar = Annotated[str | None, typer.Option(help="The environment variable that holds the server's key.")]
 
 
 def env_spec(env: str | None, directory: Path, run_file: str, module: str | None, env_class: str | None) -> str:

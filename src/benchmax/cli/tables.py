@@ -8,7 +8,7 @@ from pathlib import Path
 from rich.console import Console
 from rich.table import Table
 
-from benchmax.cli.output import plural, safe, shorten
+from benchmax.cli.output import plural, print_table, safe, shorten, stdout
 from benchmax.evaluation.compare import Comparison
 from benchmax.evaluation.report import Reason, Report
 from benchmax.evaluation.statistics import Estimate
@@ -48,7 +48,7 @@ def print_report(report: Report, directory: Path) -> None:
     _add_failures(table, "unscored", report.unscored, unscored_reasons)
     _add_failures(table, "errors", report.errors, report.error_reasons)
     table.add_row("kept in", safe(directory))
-    Console().print(table)
+    print_table(table)
 
 
 def _add_failures(table: Table, title: str, counts: Mapping[str, int], reasons: Mapping[str, Reason]) -> None:
@@ -72,7 +72,7 @@ def _not_told(reasons: Mapping[str, Reason], told: Iterable[Reason]) -> dict[str
 
 def print_comparison(comparison: Comparison, limit: int) -> None:
     """The verdict, every component, what is left out, and the largest losses."""
-    out = Console()
+    out = stdout()
     out.print(f"[bold]{comparison.verdict}[/]", end="")
     if comparison.pairs:
         out.print(

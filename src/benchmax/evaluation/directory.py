@@ -23,6 +23,7 @@ from benchmax.envs.loading import check_arguments, find_rows, load_env_class
 from benchmax.errors import NotFoundError, RecordError, UsageError
 from benchmax.files.atomic import write_json
 from benchmax.models.base import Sampling
+from benchmax.models.registry import located_model
 from benchmax.rollouts.log import read_rollouts
 from benchmax.rollouts.settings import RolloutSettings
 
@@ -73,12 +74,11 @@ class EvalSpec:
 
     def located(self) -> EvalSpec:
         """The same with absolute paths, so that it can be continued from any directory."""
-        found = replace(self, env=with_full_paths(self.env), folder=str(Path.cwd()), data_sha256=None)
+        env, model = with_full_paths(self.env), located_model(self.model, self.base_url)
+        found = replace(self, env=env, model=model, folder=str(Path.cwd()), data_sha256=None)
         if self.data is not None and Path(self.data).is_file():
             data = Path(self.data).absolute()
             found = replace(found, data=str(data), data_sha256=_sha256(data))
-        if self.base_url is None and Path(self.model).exists():
-            found = replace(found, model=str(Path(self.model).absolute()))
         return found
 
     def save(self, directory: Path) -> None:

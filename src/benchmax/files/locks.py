@@ -7,14 +7,14 @@ import os
 from pathlib import Path
 
 
-def lock_file(path: Path, *, shared: bool = False) -> int:
+def lock_file(path: Path, *, shared: bool = False, wait: bool = False) -> int:
     """A descriptor that holds the lock of a file, created if needed, until it is closed.
 
-    Raises BlockingIOError when another process holds it; any number may hold a `shared` one.
+    When another process holds it, it waits, or raises BlockingIOError; any number may hold a `shared` one.
     """
     descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     try:
-        fcntl.flock(descriptor, (fcntl.LOCK_SH if shared else fcntl.LOCK_EX) | fcntl.LOCK_NB)
+        fcntl.flock(descriptor, (fcntl.LOCK_SH if shared else fcntl.LOCK_EX) | (0 if wait else fcntl.LOCK_NB))
     except OSError:
         os.close(descriptor)
         raise

@@ -18,11 +18,12 @@ from typing import Any, TypeAlias
 from aiohttp.abc import AbstractResolver, ResolveResult
 
 from benchmax.errors import UsageError
+from benchmax.models.http import chat_url, proxy_for
 
 Address: TypeAlias = ipaddress.IPv4Address | ipaddress.IPv6Address
 
-_NAT64 = tuple(ipaddress.IPv6Network(each) for each in ("64:ff9b::/96", "64:ff9b:1::/48"))
-_METADATA = tuple(
+_NAT64 = ipaddress.IPv6Network("64:ff9b::/96")
+_NEVER = tuple(
     ipaddress.ip_network(each)
     for each in (
         "100.100.100.200/32",  # Alibaba
@@ -32,9 +33,10 @@ _METADATA = tuple(
         "fd20:ce::/32",  # Google
         "fd00:42::/32",  # Scaleway
         "fd00:a9fe:a9fe::/48",  # others: 169.254.169.254 in a private network
+        "64:ff9b:1::/48",  # NAT64 of a local network, which alone knows where in it an IPv4 address stands
     )
 )
-"""Metadata services that are not link-local, as 169.254.169.254 is."""
+"""Metadata services that are not link-local, as 169.254.169.254 is, and what may lead to them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,7 +60,7 @@ class AddressRules:
     def _allows(self, address: Address) -> bool:
         if address.is_unspecified or address.is_multicast or address.is_link_local:
             return False
-        if any(address in network for network in _METADATA):
+        if any(address in network for network in _NEVER):
             return False
         if address.is_global and not address.is_reserved:
             return True
@@ -95,8 +97,6 @@ class PinnedResolver(AbstractResolver):
 
 async def pin(base_url: str, rules: AddressRules) -> PinnedResolver | None:
     """Resolve and check a URL's host; raises UsageError when it is not allowed. None: nothing needs pinning."""
-    from benchmax.models.http import proxy_for
-
     host, port = _host(base_url)
     if host in rules.hosts:
         return None
@@ -139,8 +139,6 @@ async def _look_up(host: str, port: int) -> list[str]:
 
 def _host(base_url: str) -> tuple[str, int]:
     """Host and port as the client will connect to them."""
-    from benchmax.models.http import chat_url
-
     url = chat_url(base_url)
     return (url.raw_host or "").lower(), url.port or 0
 
@@ -156,7 +154,7 @@ def _embedded(address: Address) -> list[Address]:
     """The address, and those embedded in it (IPv4 in IPv6)."""
     if isinstance(address, ipaddress.IPv4Address):
         return [address]
-    if address.ipv4_mapped or any(address in network for network in _NAT64):
+    if address.ipv4_mapped or address in _NAT64:
         return [ipaddress.IPv4Address(int(address) & 0xFFFFFFFF)]
     inner = [address.sixtofour, *(address.teredo or ())]
     return [address, *(each for each in inner if each is not None)]

@@ -12,6 +12,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
+from benchmax.envs.reward_helpers import content_text
 from benchmax.envs.types import ChatMessage, ToolCall, ToolCallDict, ToolDefinition
 from benchmax.errors import ConfigError, ModelProtocolError, ModelRejected
 from benchmax.models.base import FinishReason, Sampling, TokenSegment
@@ -144,13 +145,13 @@ def decode_reply(body: bytes) -> ServerReply:
         calls = [read_call(call) for call in message.get("tool_calls") or ()]
         usage = raw.get("usage") or {}
         reply = ServerReply(
-            text=text_of(message.get("content")) or text_of(message.get("refusal")),
+            text=_text_of(message.get("content")) or _text_of(message.get("refusal")),
             calls=calls,
             finish=_finish(choice.get("finish_reason"), calls),
             prompt_tokens=int(usage.get("prompt_tokens") or 0),
             completion_tokens=int(usage.get("completion_tokens") or 0),
             cost=_number(usage.get("cost")),
-            reasoning=text_of(message.get("reasoning_content") or message.get("reasoning")) or None,
+            reasoning=_text_of(message.get("reasoning_content") or message.get("reasoning")) or None,
         )
         if "token_ids" in choice or choice.get("logprobs"):
             reply.prompt_ids = _ids(raw.get("prompt_token_ids")) or _ids(choice.get("prompt_token_ids"))
@@ -194,15 +195,11 @@ def _loads(body: bytes) -> Any:
         raise not_the_api(body) from None
 
 
-def text_of(content: Any) -> str:
-    """A message's content as one text."""
-    if isinstance(content, str):
-        return content
-    if content is None:
-        return ""
-    if isinstance(content, list):
-        return "".join(part if isinstance(part, str) else str(part.get("text") or "") for part in content)
-    raise TypeError("content")
+def _text_of(content: Any) -> str:
+    """A reply's content as one text."""
+    if not isinstance(content, (str, list, type(None))):
+        raise TypeError("content")
+    return content_text(content)
 
 
 def _finish(reason: Any, calls: list[ToolCall]) -> FinishReason:

@@ -32,6 +32,7 @@ from benchmax.models.base import Conversation, ModelClient, Reply, Sampling, Usa
 from benchmax.models.relay import reached_at
 
 ToolFormat: TypeAlias = Literal["native", "hermes"]
+SessionLifetime: TypeAlias = AsyncGenerator[aiohttp.ClientSession, None]
 KEY_VARIABLES = {"api.openai.com": "OPENAI_API_KEY", "openrouter.ai": "OPENROUTER_API_KEY"}
 """Hosts whose key is read from the environment when none is given. No key is sent to any other host."""
 CONNECT_SECONDS = 30.0
@@ -94,7 +95,7 @@ class HttpModel(ModelClient):
             api_key = os.environ.get(variable)
         self._headers = _headers(api_key, headers)
         self.endpoint = _endpoint(name, self._url, variable, api_key, headers)
-        self._sessions: dict[asyncio.AbstractEventLoop, _OpenSession] = {}
+        self._sessions: dict[asyncio.AbstractEventLoop, tuple[aiohttp.ClientSession, SessionLifetime]] = {}
 
     def converse(self, *, tools: Sequence[ToolDefinition] = (), sampling: Sampling = Sampling()) -> Conversation:
         if self.tool_format == "hermes":
@@ -143,8 +144,8 @@ class HttpModel(ModelClient):
             raise http_errors.unreachable(self.endpoint, error) from None
 
     async def _session(self) -> aiohttp.ClientSession:
-        known = self._sessions.get(asyncio.get_running_loop())
-        return known.session if known and not known.session.closed else await self._new_session()
+        known, _ = self._sessions.get(asyncio.get_running_loop(), (None, None))
+        return known if known and not known.closed else await self._new_session()
 
     async def _once(self, body: bytes) -> chat_api.ServerReply:
         session = await self._session()
@@ -165,39 +166,28 @@ class HttpModel(ModelClient):
         """A session for the running loop; those of loops that have ended are dropped."""
         for gone in [other for other in self._sessions if other.is_closed()]:
             del self._sessions[gone]
-        opened = await _OpenSession.open(self)
-        self._sessions[asyncio.get_running_loop()] = opened
-        return opened.session
+        lifetime = _session_lifetime(self)
+        session = await anext(lifetime)
+        self._sessions[asyncio.get_running_loop()] = session, lifetime
+        return session
 
     async def aclose(self) -> None:
         """Close the connections, those of other loops too; the model may be used again."""
         here = asyncio.get_running_loop()
         sessions, self._sessions = self._sessions, {}
-        for loop, opened in sessions.items():
+        for loop, (_, lifetime) in sessions.items():
             if loop is here:
-                await opened.lifetime.aclose()
+                await lifetime.aclose()
             elif loop.is_running():
-                closing = asyncio.run_coroutine_threadsafe(opened.lifetime.aclose(), loop)
+                closing = asyncio.run_coroutine_threadsafe(lifetime.aclose(), loop)
                 await asyncio.wrap_future(closing)
 
     def __repr__(self) -> str:
         return f"HttpModel({self.name!r}, {self.endpoint.url!r})"
 
 
-class _OpenSession:
+async def _session_lifetime(model: HttpModel) -> SessionLifetime:
     """A session in an async generator: a loop that shuts down finishes its generators, and so closes the session."""
-
-    def __init__(self, session: aiohttp.ClientSession, lifetime: AsyncGenerator[aiohttp.ClientSession, None]) -> None:
-        self.session = session
-        self.lifetime = lifetime
-
-    @classmethod
-    async def open(cls, model: HttpModel) -> _OpenSession:
-        lifetime = _session_lifetime(model)
-        return cls(await anext(lifetime), lifetime)
-
-
-async def _session_lifetime(model: HttpModel) -> AsyncGenerator[aiohttp.ClientSession, None]:
     proxy = _proxy(model._url)
     resolver = None if proxy else model.resolver
     connector = aiohttp.TCPConnector(

@@ -63,12 +63,34 @@ def open_model(
 
 def check_model(spec: str, base_url: str | None = None, *, say: Say = lambda what: None) -> None:
     """Raise an error for a model that cannot be found; download one that can be."""
-    if base_url is None and not spec.startswith(_SCRIPTED) and _plugin_scheme(spec) is None:
+    if _is_local(spec, base_url):
         opening = import_module("benchmax.trainer.open_checkpoint")
         name, _ = opening.split_checkpoint(spec)
         with _needing_packages(spec):
             if opening.find_run(name) is None:
                 import_module("benchmax.inference.weights.store").resolve(name, say=say)
+
+
+def located_model(spec: str, base_url: str | None = None) -> str:
+    """The same model with absolute paths, so that it means the same later and from any folder."""
+    if not _is_local(spec, base_url):
+        return spec
+    opening = import_module("benchmax.trainer.open_checkpoint")
+    name, folder = opening.split_checkpoint(spec)
+    if opening.find_run(name) is not None:
+        pinned: str = opening.pin_checkpoint(spec)
+        return pinned
+    if not import_module("benchmax.inference.weights.store").is_name(name):
+        name = _absolute(name)
+    return f"{name}:{_absolute(folder)}" if folder else name
+
+
+def _absolute(path: str) -> str:
+    return os.path.abspath(path) if os.path.exists(path) else path
+
+
+def _is_local(spec: str, base_url: str | None) -> bool:
+    return base_url is None and not spec.startswith(_SCRIPTED) and _plugin_scheme(spec) is None
 
 
 def _plugin_scheme(spec: str) -> str | None:
@@ -117,12 +139,13 @@ def gold_model(env_class: type[BaseEnv], examples: Iterable[Example]) -> Scripte
         )
 
     def answer(messages: Sequence[ChatMessage]) -> ToolCall | str:
-        last = max((i for i, message in enumerate(messages) if message.get("role") == "user"), default=0)
-        example = known.get(_prompt_key(messages[: last + 1]))
-        if example is None:
+        ends = range(len(messages), 0, -1)  # the longest first: one example's prompt may begin like another's
+        begun = next((end for end in ends if _prompt_key(messages[:end]) in known), None)
+        if begun is None:
             return ""
+        example = known[_prompt_key(messages[:begun])]
         calls = env_class.gold_tool_calls(example)
-        made = sum(message.get("role") == "assistant" for message in messages[last + 1 :])
+        made = sum(message.get("role") == "assistant" for message in messages[begun:])
         return calls[made] if made < len(calls) else env_class.gold_completion(example) or ""
 
     return ScriptedModel(answer, name="scripted:gold")

@@ -11,8 +11,8 @@ import re
 from collections.abc import Sequence
 from typing import Any
 
+from benchmax.envs.reward_helpers import content_text
 from benchmax.envs.types import ChatMessage, Messages, ToolCall, ToolDefinition
-from benchmax.models.chat_api import text_of
 from benchmax.prompts.tools import render_tool_call, render_tool_response, render_tools_prompt, split_tool_calls
 
 _name = re.compile(r'"name"\s*:\s*"([^"\\]{1,200})"')
@@ -58,8 +58,8 @@ def read_calls(text: str) -> tuple[str, list[ToolCall]]:
 
 def plain_text(content: Any) -> str:
     """A message's content as one text; a value that is none is written as JSON."""
-    if content is None or isinstance(content, str | list):
-        return text_of(content)
+    if isinstance(content, (str, list, type(None))):
+        return content_text(content)
     return json.dumps(content, ensure_ascii=False, default=str)
 
 

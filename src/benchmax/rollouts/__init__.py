@@ -1,9 +1,9 @@
 """How rollouts are run and recorded. Start reading at `play`.
 
-play         one rollout: model turns, tool turns, budgets
+play         one rollout: model turns, tool turns, budgets; `demonstrations` plays the environment's own solution
 groups       the siblings of one example, and batches of groups
 host         `EnvHost`, which calls an environment's hooks; `hooks` runs them apart from the caller's event loop
-             (`processor_time`: what a busy machine adds to their times)
+             (`processor_wait`: what a busy machine adds to their times)
 toolbox      an environment's tools; `tool_schema` checks arguments, `regex_cost` bounds patterns
 scoring      from a finished rollout to its reward
 record       `Rollout`; `log` keeps it in files, `replay` scores saved ones again

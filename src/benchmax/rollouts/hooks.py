@@ -35,7 +35,7 @@ from benchmax import limits
 from benchmax.cross_loop import LoopCalls
 from benchmax.deadlines import QueueTime, current_queue_time
 from benchmax.errors import DeadlineExceeded, EnvError
-from benchmax.rollouts.processor_time import this_thread
+from benchmax.rollouts.processor_wait import this_thread
 
 logger = logging.getLogger(__name__)
 

@@ -145,23 +145,36 @@ async def play(
     on_turn: OnTurn | None = None,
 ) -> None:
     """Alternate between model and tools until something ends the rollout; sets its termination."""
-    conversation: Conversation | None = None
+    part = rollout.env if rollout.env in host.env.composed_of else ""
+    try:
+        toolbox = await host.toolbox(part)
+    except Exception as error:
+        fail(rollout, error, Termination.ENV_ERROR, "list_tools")
+        return
+    try:
+        conversation = model.converse(tools=toolbox.tools, sampling=seeded(settings.sampling, rollout))
+    except Exception as error:
+        fail(rollout, error, Termination.MODEL_ERROR, "model")
+        return
+    player = RolloutPlayer(host, rollout, conversation, settings, toolbox, part, on_turn)
     time_budget = deadline(settings.max_seconds)
     try:
-        part = rollout.env if rollout.env in host.env.composed_of else ""
-        toolbox = await host.toolbox(part)
-        conversation = model.converse(tools=toolbox.tools, sampling=seeded(settings.sampling, rollout))
-        player = RolloutPlayer(host, rollout, conversation, settings, toolbox, part, on_turn)
         with time_budget:
             rollout.termination = await player.play()
     except Exception as error:
         if time_budget.expired:
             rollout.termination = Termination.TIME_BUDGET
         else:
-            fail(rollout, error, Termination.ENV_ERROR, "run_tool" if conversation else "list_tools")
+            fail(rollout, error, Termination.ENV_ERROR, "run_tool")
     finally:
-        if conversation is not None:
-            await conversation.aclose()
+        await _close(conversation, model)
+
+
+async def _close(conversation: Conversation, model: ModelClient) -> None:
+    try:
+        await conversation.aclose()
+    except Exception as error:  # the rollout is over
+        logger.warning("A conversation with %s could not be closed: %s", model.name, describe_error(error))
 
 
 def seeded(sampling: Sampling, rollout: Rollout) -> Sampling:

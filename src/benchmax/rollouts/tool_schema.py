@@ -27,6 +27,8 @@ _TYPES: dict[str, tuple[type, ...]] = {
 }
 _SIMPLE_KEYWORDS = {"type", "properties", "required", "additionalProperties", "title", "description", "$schema"}
 _ANNOTATIONS = {"type", "description", "title", "default", "examples"}
+_WITH_OTHERS = {"allOf", "anyOf", "oneOf", "if", "dependentSchemas", "dependencies", "$ref", "$dynamicRef"}
+"""Keywords by which other schemas may add names to those of `properties`."""
 
 
 def argument_check(tool: ToolDefinition) -> Check:
@@ -34,8 +36,8 @@ def argument_check(tool: ToolDefinition) -> Check:
     schema = tool.input_schema
     if not schema:
         return lambda arguments: None
+    full = _full_check(tool.name, schema)  # first: it refuses what is no schema
     simple = _simple_check(schema)
-    full = _full_check(tool.name, schema)
     if simple is None:
         return full
     return lambda arguments: None if simple(arguments) else full(arguments)
@@ -43,7 +45,7 @@ def argument_check(tool: ToolDefinition) -> Check:
 
 def _simple_check(schema: Mapping[str, Any]) -> Callable[[dict[str, Any]], bool] | None:
     """A fast test for the schemas most tools have; False only means that the full check decides."""
-    if not set(schema) <= _SIMPLE_KEYWORDS:
+    if not set(schema) <= _SIMPLE_KEYWORDS or not isinstance(schema.get("required", []), list):
         return None
     types: dict[str, tuple[type, ...]] = {}
     for name, sub in schema.get("properties", {}).items():
@@ -70,13 +72,11 @@ def _full_check(name: str, schema: Mapping[str, Any]) -> Check:
     import jsonschema
     from referencing import Registry
 
-    closed = dict(schema)
-    if "properties" in closed:
-        closed.setdefault("additionalProperties", False)
-    cls = jsonschema.validators.validator_for(closed, default=jsonschema.Draft202012Validator)
     try:
+        closed = _closed(schema)
+        cls = jsonschema.validators.validator_for(closed, default=jsonschema.Draft202012Validator)
         cls.check_schema(closed)
-    except (jsonschema.SchemaError, RecursionError) as error:
+    except (jsonschema.SchemaError, RecursionError, TypeError) as error:
         reason = getattr(error, "message", str(error))
         raise EnvDefinitionError(
             f"The input_schema of tool {name!r} is not a JSON schema: {reason}. Correct it in list_tools."
@@ -95,6 +95,17 @@ def _full_check(name: str, schema: Mapping[str, Any]) -> Check:
         return "; ".join(map(_message, errors[:5])) or None
 
     return check
+
+
+def _closed(schema: Any) -> dict[str, Any]:
+    """The schema, which takes no other names than its own unless it says so; TypeError when it cannot be one."""
+    if not isinstance(schema, Mapping) or not isinstance(schema.get("$schema", ""), str):
+        raise TypeError("it must be an object, and $schema a text")
+    closed = dict(schema)
+    if "properties" in closed and "additionalProperties" not in closed:
+        # Drafts before 2019-09 do not know the first keyword: there such a schema stays open.
+        closed.setdefault("unevaluatedProperties" if _WITH_OTHERS & closed.keys() else "additionalProperties", False)
+    return closed
 
 
 def _bounded_pattern(validator: Any, pattern: str, instance: Any, schema: Any) -> Iterator[Any]:

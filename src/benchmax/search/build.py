@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 
-from benchmax.errors import NotFoundError, UsageError
+from benchmax.errors import NotFoundError, RecordError, UsageError
+from benchmax.search import schema
 from benchmax.search.index import Index, open_index
 from benchmax.search.passages import passages
 from benchmax.search.sources.dump import DumpFeed
@@ -34,21 +36,42 @@ Report = Callable[[Progress], None]
 
 
 def build_index(
-    source: str | Path, path: str | Path, *, passage_chars: int | None = None, report: Report | None = None
+    source: str | Path,
+    path: str | Path,
+    *,
+    passage_chars: int | None = None,
+    report: Report | None = None,
+    wait: float = 0.0,
 ) -> Index:
     """Index a folder or a dump into the file `path`.
 
     A build that was cut off goes on. The index of a folder is brought up to date when it is there already. With
-    `passage_chars`, long texts are found by passages of that length.
+    `passage_chars`, long texts are found by passages of that length. While another process builds the same file, this
+    one waits for it, up to `wait` seconds.
     """
     if passage_chars is not None and passage_chars < 1:
         raise UsageError(f"passage_chars is {passage_chars}; give a length in characters, or leave it out.")
     feed = open_feed(Path(source))
     identity = f"{feed.identity} {passage_chars or ''}".strip()
-    with IndexWriter(path, identity, update=feed.updates) as writer:
-        _write(feed, writer, passage_chars, report)
-        writer.finish()
-    return open_index(path)
+    if not (feed.updates and _is_current(feed, Path(path), identity)):
+        with IndexWriter(path, identity, update=feed.updates, wait=wait) as writer:
+            _write(feed, writer, passage_chars, report)
+            writer.finish()
+    index = open_index(path)
+    if report:
+        report(Progress(feed.total, feed.total, index.get_chunk_count(), feed.skipped))
+    return index
+
+
+def _is_current(feed: Feed, path: Path, identity: str) -> bool:
+    """Whether there is an index already, and nothing to be added to it or taken out."""
+    try:
+        connection = schema.connect_to_read(path)
+    except (NotFoundError, RecordError):
+        return False
+    with closing(connection):
+        same = schema.get_meta(connection, "source") == identity
+        return same and next(feed.entries({}, schema.get_stamps(connection)), None) is None
 
 
 def index_documents(
@@ -89,8 +112,6 @@ def _write(feed: Feed, writer: IndexWriter, passage_chars: int | None, report: R
             if report:
                 report(Progress(position, feed.total, count, feed.skipped))
     writer.commit(place)
-    if report:
-        report(Progress(feed.total, feed.total, writer.count(), feed.skipped))
 
 
 def _add(entry: Entry, writer: IndexWriter, passage_chars: int | None) -> int:

@@ -24,6 +24,8 @@ from benchmax.search.types import SearchClient
 PLATFORM = "platform"
 PASSAGE_CHARS = 1_200
 """Of a file in a folder that has no index of its own."""
+_WAIT_SECONDS = 600.0
+"""For another process that indexes the same folder."""
 
 
 def open_corpus(address: str | Path, others: Sequence[str] = ()) -> SearchClient:
@@ -45,7 +47,8 @@ def open_corpus(address: str | Path, others: Sequence[str] = ()) -> SearchClient
 def index_of_folder(folder: Path) -> Index:
     """The index of a folder's texts, in passages, kept in the cache of this machine and up to date."""
     name = hashlib.sha256(str(folder.resolve()).encode()).hexdigest()[:16]
-    return build_index(folder, corpora_dir() / f"folder-{name}.sqlite", passage_chars=PASSAGE_CHARS)
+    path = corpora_dir() / f"folder-{name}.sqlite"
+    return build_index(folder, path, passage_chars=PASSAGE_CHARS, wait=_WAIT_SECONDS)
 
 
 def corpora_dir() -> Path:

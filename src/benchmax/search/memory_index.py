@@ -34,7 +34,7 @@ def _restored(content: bytes) -> MemoryIndex:
 
 def _built(documents: Iterable[Document]) -> bytes:
     connection = sqlite3.connect(":memory:")
-    schema.create(connection, schema.TOKENIZER)
+    schema.create(connection)
     for document in documents:
         schema.insert(connection, document)
     connection.commit()

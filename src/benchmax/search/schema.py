@@ -1,6 +1,6 @@
 """The file of an index: one SQLite database.
 
-meta        key, value: the version of this layout, the tokenizer, where a build stands, `complete` when it is
+meta        key, value: the version of this layout, what it is built from, where that build stands
 documents   n, id, title, content, metadata (JSON), key (the title as it is looked up), file and stamp (of a folder's)
 redirects   key, target: another title of an article
 words       FTS5 over title and content of documents, whose texts it does not keep a second time
@@ -23,7 +23,7 @@ TOKENIZER = "porter unicode61 remove_diacritics 2"
 """Words by Unicode, without accents, English endings cut off."""
 _SPACES = re.compile(r"[\s_]+")
 
-TABLES = """
+TABLES = f"""
 CREATE TABLE meta (key TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID;
 CREATE TABLE documents (
   n INTEGER PRIMARY KEY, id TEXT NOT NULL UNIQUE, title TEXT NOT NULL, content TEXT NOT NULL,
@@ -33,16 +33,15 @@ CREATE INDEX documents_key ON documents (key);
 CREATE INDEX documents_file ON documents (file) WHERE file IS NOT NULL;
 CREATE TABLE redirects (key TEXT PRIMARY KEY, target TEXT NOT NULL) WITHOUT ROWID;
 CREATE VIRTUAL TABLE words USING fts5 (
-  title, content, content='documents', content_rowid='n', tokenize='{tokenizer}'
+  title, content, content='documents', content_rowid='n', tokenize='{TOKENIZER}'
 );
 """
 
 
-def create(connection: sqlite3.Connection, tokenizer: str) -> None:
+def create(connection: sqlite3.Connection) -> None:
     """Make the tables, all or none."""
-    connection.executescript(f"BEGIN;{TABLES.format(tokenizer=tokenizer)}COMMIT;")
+    connection.executescript(f"BEGIN;{TABLES}COMMIT;")
     set_meta(connection, "version", VERSION)
-    set_meta(connection, "tokenizer", tokenizer)
 
 
 def insert(
@@ -70,6 +69,11 @@ def get_meta(connection: sqlite3.Connection, key: str) -> Any:
 
 def set_meta(connection: sqlite3.Connection, key: str, value: Any) -> None:
     connection.execute("INSERT OR REPLACE INTO meta VALUES (?, ?)", (key, json.dumps(value)))
+
+
+def get_stamps(connection: sqlite3.Connection) -> dict[str, str]:
+    """The stamp of every file whose documents are here."""
+    return dict(connection.execute("SELECT DISTINCT file, stamp FROM documents WHERE file IS NOT NULL").fetchall())
 
 
 def connect_to_read(path: Path) -> sqlite3.Connection:

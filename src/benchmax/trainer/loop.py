@@ -12,7 +12,6 @@ in `warm_start`; what happens when a run goes wrong, in `watch`.
 from __future__ import annotations
 
 import asyncio
-import errno
 import logging
 import math
 import time
@@ -24,6 +23,7 @@ from typing import Any
 from benchmax import metrics
 from benchmax.envs.types import Example
 from benchmax.errors import DatasetError, RewardError
+from benchmax.memory import disk_is_full
 from benchmax.rollouts.log import read_rollouts
 from benchmax.rollouts.record import Rollout
 from benchmax.trainer.backend import OnEvent
@@ -263,7 +263,7 @@ class Trainer:
         )
 
     def _record_failure(self, error: BaseException) -> None:
-        full = isinstance(error, OSError) and error.errno == errno.ENOSPC
+        full = disk_is_full(error)
         message = f"no space left on {self.run.path}" if full else f"{type(error).__name__}: {error}"
         try:
             self.run.set_status("failed", self.progress.step, message=message)

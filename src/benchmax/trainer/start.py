@@ -22,7 +22,7 @@ from benchmax.envs.types import Example
 from benchmax.errors import ConfigError, DatasetError
 from benchmax.inference.engine.engine import Engine, pick_device
 from benchmax.inference.local import LocalModel
-from benchmax.inference.tokens.prompt_cache import CachedChatTokens
+from benchmax.inference.tokens.chat import ChatTokens
 from benchmax.inference.tokens.token_model import TokenModel
 from benchmax.inference.weights.llama import ModelSpec
 from benchmax.inference.weights.store import resolve
@@ -227,7 +227,7 @@ def load_learner(config: TrainConfig, directory: Path) -> Learner:
 async def _open_sampler(config: TrainConfig, directory: Path, device: str, task: Task) -> AsyncIterator[EngineSampler]:
     slots = _slots(config) if device == "cuda" else None
     engine = Engine.from_directory(directory, device=device, dtype=config.model.sampler_dtype, slots=slots)
-    model = LocalModel(engine, CachedChatTokens(directory), name=config.model.name)
+    model = LocalModel(engine, ChatTokens(directory), name=config.model.name)
     async with model, EnvHost(task.env) as host:
         yield EngineSampler(host, model, config)
 

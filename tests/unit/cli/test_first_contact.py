@@ -13,13 +13,15 @@ from typer.testing import CliRunner, Result
 
 from benchmax.cli import output
 from benchmax.cli.app import app
-from benchmax.cli.local.signal import signal_in
+from benchmax.cli.local.learning_signal import signal_in
 from benchmax.cli.platform import quickstart
-from benchmax.cli.tables import print_report
+from benchmax.cli.progress import live_bar
+from benchmax.cli.tables import print_comparison, print_report
 from benchmax.doctor.learning_signal import Signal
 from benchmax.envs.datasets import load_examples
 from benchmax.envs.loading import load_env_class
 from benchmax.errors import ConfigError, NotFoundError, UsageError
+from benchmax.evaluation.compare import Comparison
 from benchmax.evaluation.report import Reason, Report, cut_middle
 from benchmax.models.scripted import ScriptedModel
 from benchmax.rollouts.groups import run_group
@@ -153,9 +155,26 @@ def test_an_error_is_listed_once(capsys: pytest.CaptureFixture[str]) -> None:
     assert "OSError: 3 × judge away. Start it." in shown
 
 
+def test_tables_are_not_folded_in_a_pipe(capsys: pytest.CaptureFixture[str]) -> None:
+    folder = Path("runs") / ("x" * 120)
+    print_report(Report(errors={"OSError": 1}, error_reasons={"OSError": Reason("y" * 120, 1)}), folder)
+    shown = capsys.readouterr().out
+    assert str(folder) in shown
+    assert "y" * 120 in shown
+    print_comparison(Comparison([], verdict="z " * 60), 0)
+    assert len(capsys.readouterr().out.splitlines()) == 1
+
+
 def test_a_model_called_x_is_no_emoji(capsys: pytest.CaptureFixture[str]) -> None:
     output.stderr.print("scripted:x: 3/3")
     assert capsys.readouterr().err == "scripted:x: 3/3\n"
+
+
+def test_progress_in_a_pipe_is_a_line_now_and_then_and_one_at_the_end(capsys: pytest.CaptureFixture[str]) -> None:
+    with live_bar("a[b]c") as update:
+        for done in (1, 2, 3):
+            update(done, 3, f"{done}/3")
+    assert capsys.readouterr().err == "a[b]c: 3/3\n"
 
 
 # env show

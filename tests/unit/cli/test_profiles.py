@@ -90,6 +90,12 @@ def test_mistakes(own, monkeypatch):
         config.platform_url()
 
 
+def test_a_file_of_comments_keeps_them(own):
+    own.write_text("# see the wiki for our platforms\n")
+    call("profile", "add", "work", "--url", "https://work.example")
+    assert own.read_text("utf-8").startswith("# see the wiki for our platforms\n")
+
+
 def test_a_file_written_by_hand_keeps_its_comments_and_other_settings(own):
     own.write_text('# mine\nother = 1\n\n[profiles.home]\nplatform_url = "https://home.example" # at home\n')
     call("profile", "add", "work", "--url", "https://wörk.example/\U0001f600")

@@ -14,10 +14,11 @@ import pytest
 
 from benchmax import limits
 from benchmax.errors import NotFoundError, RecordError, UsageError
-from benchmax.search import build_index, open_index
+from benchmax.search import build_index, open_corpus, open_index
 from benchmax.search import writer as writer_module
 from benchmax.search.build import Progress
 from benchmax.search.sources.dump import DumpFeed
+from benchmax.search.sources.plain_text import strip_html
 from dump_world import articles, page, redirect, write_dump
 
 
@@ -161,6 +162,72 @@ def test_a_folder_is_kept_up_to_date(tmp_path: Path) -> None:
     assert index.search("glow") == []
     assert index.search("fans") == []
     assert [hit.id for hit in index.search("shine")] == ["lamps.md"]
+
+
+def test_a_folder_that_did_not_change_is_not_written_again(tmp_path: Path) -> None:
+    folder, out = tmp_path / "notes", tmp_path / "notes.sqlite"
+    folder.mkdir()
+    (folder / "a.txt").write_text("Lamps glow.")
+    build_index(folder, out, passage_chars=500)
+    before = out.stat()
+    steps: list[Progress] = []
+    assert build_index(folder, out, passage_chars=500, report=steps.append).get_chunk_count() == 1
+    assert (out.stat().st_ino, out.stat().st_mtime_ns) == (before.st_ino, before.st_mtime_ns)
+    assert steps == [Progress(1, 1, 1, 0)]
+    assert build_index(folder, out, passage_chars=5).get_chunk_count() == 2, "in other passages it is another index"
+
+
+def test_a_file_that_cannot_be_read_any_more_is_taken_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    folder, out = tmp_path / "notes", tmp_path / "notes.sqlite"
+    folder.mkdir()
+    (folder / "a.txt").write_text("Lamps glow.")
+    (folder / "b.txt").write_text("Fans turn.")
+    build_index(folder, out)
+    monkeypatch.setattr(limits, "INDEX_FILE_BYTES", 20)
+    (folder / "a.txt").write_text("Lamps glow. " * 20)
+    steps: list[Progress] = []
+    index = build_index(folder, out, report=steps.append)
+    assert [each.id for each in index.documents()] == ["b.txt"]
+    assert steps[-1].skipped == 1
+
+
+OPENED = """
+import sys
+from benchmax.search import open_corpus
+print("opening", flush=True)
+print(open_corpus(sys.argv[1]).get_chunk_count())
+"""
+
+
+def test_processes_that_open_the_same_folder_wait_for_one_another(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = tmp_path / "notes"
+    folder.mkdir()
+    (folder / "a.txt").write_text("Lamps glow.")
+    monkeypatch.setenv("BENCHMAX_HOME", str(tmp_path / "home"))
+    path = open_corpus(folder).get_params()["path"]
+    (folder / "b.txt").write_text("Fans turn.")
+    with writer_module.IndexWriter(path, "folder 1200", update=True) as held:
+        held.commit({})
+        waiting = [subprocess.Popen([sys.executable, "-c", OPENED, str(folder)], stdout=-1) for _ in range(3)]
+        assert [each.stdout.readline() for each in waiting] == [b"opening\n"] * 3  # type: ignore[union-attr]
+        with pytest.raises(subprocess.TimeoutExpired):
+            waiting[0].wait(1.5)
+    assert [each.communicate(timeout=60)[0] for each in waiting] == [b"2\n"] * 3
+    assert [each.name for each in (tmp_path / "home" / "corpora").iterdir()] == [Path(path).name]
+
+
+@pytest.mark.parametrize(
+    "page",
+    [
+        "<html><head><title>x</title><body><p>Hello text</p></body></html>",
+        "<head><meta charset=utf-8><title>x</title><p>Hello text",
+        "<html><head><title>x</title><style>p {}</style></head><body><svg><title>y</title></svg>Hello text</body>",
+    ],
+)
+def test_html_may_leave_tags_out(page: str) -> None:
+    assert strip_html(page) == ("x", "Hello text")
 
 
 def test_links_out_of_a_folder_are_not_followed(tmp_path: Path) -> None:

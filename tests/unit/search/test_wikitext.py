@@ -21,6 +21,8 @@ from benchmax.search.sources.wikitext import plain
         ("{{lang|fr|bonjour}} {{convert|3|km|mi}}", "bonjour 3 km"),
         ("a &amp; b&nbsp;c <!-- hidden --> d", "a & b c d"),
         ("{{never closed\n== Next ==\nstays", "Next\nstays"),
+        ("a<REF>note</REF> b<Ref name=x/>, c<Ref>d</ref>.", "a b, c."),
+        ("<gallery>one<ref>two</ref></gallery>three<ref>never closed", "threenever closed"),
         ("<math>x^2</math><syntaxhighlight lang=c>int x;</syntaxhighlight>done", "done"),
     ],
 )

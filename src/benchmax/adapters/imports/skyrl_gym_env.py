@@ -15,9 +15,9 @@ from typing import Any, ClassVar
 from benchmax.adapters.imports.addresses import class_name, id_and_settings, need
 from benchmax.envs.base_env import BaseEnv
 from benchmax.envs.example_id import make_example
+from benchmax.envs.reward_helpers import content_text
 from benchmax.envs.types import Example, Messages, ToolDefinition
 from benchmax.errors import ToolError
-from benchmax.models.chat_api import text_of
 
 PIN = "skyrl-gym==0.4.0"
 ACT = ToolDefinition(
@@ -99,7 +99,7 @@ def _step(episode: _Episode, action: str) -> str:
 def _answer(messages: Messages) -> str:
     """The model's last turn."""
     said = [message for message in messages if message["role"] == "assistant"]
-    return text_of(said[-1].get("content")) if said else ""
+    return content_text(said[-1].get("content")) if said else ""
 
 
 def environment(address: str) -> type[BaseEnv]:

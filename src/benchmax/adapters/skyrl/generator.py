@@ -24,7 +24,7 @@ from benchmax.adapters.trajectory import Trajectory, steps_of, trajectory_of
 from benchmax.envs.base_env import BaseEnv
 from benchmax.envs.types import Example
 from benchmax.errors import ContextExceeded, UsageError
-from benchmax.inference.tokens.prompt_cache import CachedChatTokens
+from benchmax.inference.tokens.chat import ChatTokens
 from benchmax.models.base import Sampling
 from benchmax.rollouts.record import Rollout, Termination
 from benchmax.rollouts.settings import RolloutSettings
@@ -66,7 +66,7 @@ class BenchmaxGenerator:
         """`envs` has a function that makes the environment for each `env_class` of the dataset."""
         self.envs = dict(envs)
         self.cfg, self.engine, self.policy_model_name = generator_cfg, inference_engine_client, policy_model_name
-        self.chat = CachedChatTokens.of_tokenizer(tokenizer)
+        self.chat = ChatTokens.of_tokenizer(tokenizer)
         self.settings, self.concurrency = settings, concurrency
         self.last: list[Rollout] = []
         """The rollouts of the last batch."""

@@ -28,7 +28,6 @@ from benchmax.envs.base_env import BaseEnv
 from benchmax.envs.types import Example
 from benchmax.errors import UsageError
 from benchmax.inference.tokens.chat import ChatTokens
-from benchmax.inference.tokens.prompt_cache import CachedChatTokens
 from benchmax.rollouts.record import Rollout, Termination
 from benchmax.rollouts.settings import RolloutSettings
 
@@ -235,7 +234,7 @@ def _session(source: Source) -> EnvSession:
 def _chat(model_name: str) -> ChatTokens:
     from tinker_cookbook.tokenizer_utils import get_tokenizer
 
-    return CachedChatTokens.of_tokenizer(get_tokenizer(model_name))
+    return ChatTokens.of_tokenizer(get_tokenizer(model_name))
 
 
 async def _on(session: EnvSession, work: Coroutine[Any, Any, T]) -> T:

@@ -17,7 +17,6 @@ from benchmax.adapters.tinker.credentials import KEY, check_here
 from benchmax.adapters.tinker.pulse import Pulse
 from benchmax.errors import BenchmaxError, ModelProtocolError, ModelUnavailable, UsageError, describe_error
 from benchmax.inference.tokens.chat import ChatTokens
-from benchmax.inference.tokens.prompt_cache import CachedChatTokens
 
 T = TypeVar("T")
 CLOSE_SECONDS = 5.0
@@ -52,9 +51,9 @@ class RemoteModel:
     def chat(self) -> ChatTokens:
         """The model's tokens and chat template; those of a local folder where the name is one."""
         if Path(self.name).is_dir():
-            return CachedChatTokens(Path(self.name))
+            return ChatTokens(Path(self.name))
         with _as_ours("has no tokenizer here for", self.name):
-            return CachedChatTokens.of_tokenizer(self._training.get_tokenizer())
+            return ChatTokens.of_tokenizer(self._training.get_tokenizer())
 
     def context(self) -> int | None:
         """Most tokens of a conversation, where the server says."""

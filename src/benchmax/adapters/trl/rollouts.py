@@ -30,7 +30,7 @@ from benchmax.envs.base_env import BaseEnv
 from benchmax.envs.datasets.load import load_examples
 from benchmax.envs.loading import make_env
 from benchmax.envs.types import Example
-from benchmax.inference.tokens.prompt_cache import CachedChatTokens
+from benchmax.inference.tokens.chat import ChatTokens
 from benchmax.rollouts.log import RolloutLog
 from benchmax.rollouts.record import Rollout
 from benchmax.rollouts.settings import RolloutSettings
@@ -68,7 +68,7 @@ class BenchmaxRollouts:
         self._sample, self._log = sample, RolloutLog(record) if record else None
         self._failed = FailedBatches()
         self._session: EnvSession | None = None
-        self._chat: tuple[Any, CachedChatTokens] | None = None
+        self._chat: tuple[Any, ChatTokens] | None = None
 
     def dataset(self, rows: Any = None) -> Any:
         """The rows as a dataset for the trainer; or other `rows`, such as those to evaluate on."""
@@ -134,11 +134,11 @@ class BenchmaxRollouts:
         )
         return [trajectory_of(rollout, chat) for rollout in engine.play(session, work)]
 
-    def _chat_of(self, trainer: Any) -> CachedChatTokens:
+    def _chat_of(self, trainer: Any) -> ChatTokens:
         tokenizer = getattr(trainer.processing_class, "tokenizer", trainer.processing_class)
         if self._chat is None or self._chat[0] is not tokenizer:
             stops = list(getattr(trainer, "eos_token_ids", ()))
-            self._chat = tokenizer, CachedChatTokens.of_tokenizer(tokenizer, stop_ids=stops)
+            self._chat = tokenizer, ChatTokens.of_tokenizer(tokenizer, stop_ids=stops)
         return self._chat[1]
 
 

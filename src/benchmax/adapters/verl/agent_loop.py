@@ -27,14 +27,14 @@ from benchmax.adapters.trajectory import Trajectory, trajectory_of
 from benchmax.envs.loading import load_env_class, make_env
 from benchmax.envs.types import ChatMessage, Example
 from benchmax.errors import ContextExceeded
-from benchmax.inference.tokens.prompt_cache import CachedChatTokens
+from benchmax.inference.tokens.chat import ChatTokens
 from benchmax.models.base import Sampling
 from benchmax.rollouts.settings import RolloutSettings
 
 logger = logging.getLogger(__name__)
 
 _sessions: dict[str, EnvSession] = {}
-_chats: dict[int, tuple[Any, CachedChatTokens]] = {}
+_chats: dict[int, tuple[Any, ChatTokens]] = {}
 _opening = threading.Lock()
 
 
@@ -168,9 +168,9 @@ def _session_of(env: str, env_args: Mapping[str, Any]) -> EnvSession:
         return _sessions[key]
 
 
-def _chat_of(tokenizer: Any) -> CachedChatTokens:
+def _chat_of(tokenizer: Any) -> ChatTokens:
     """The tokenizer's chat template, read once."""
     with _opening:
         if id(tokenizer) not in _chats:
-            _chats[id(tokenizer)] = tokenizer, CachedChatTokens.of_tokenizer(tokenizer)
+            _chats[id(tokenizer)] = tokenizer, ChatTokens.of_tokenizer(tokenizer)
         return _chats[id(tokenizer)][1]

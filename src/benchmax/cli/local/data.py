@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import json as jsonlib
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import islice
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, NamedTuple
 
 import typer
 
 from benchmax.cli.output import FAILED, Json, new_table, print_json, print_table, safe, shorten, stderr, visible
 from benchmax.cli.platform.connection import refusals
+from benchmax.envs.datasets.load import DatasetReport
 from benchmax.envs.datasets.readers import file_format, read_rows
 from benchmax.envs.datasets.rows import Row, RowIssue, check_columns, check_shape
 from benchmax.errors import DatasetError, NotFoundError, UsageError
@@ -32,11 +33,11 @@ def upload(
     json: Json = False,
 ) -> None:
     """Upload a file to the platform, once all its rows can be read."""
-    from benchmax.platform.sdk.client import StorageClient
+    from benchmax.platform.sdk.storage_client import StorageClient
 
     _must_exist(file)
     if not force and file_format(file) is not None:
-        _check_rows(file)
+        _warn_of_unusable(_unusable_in(file), file, "rows")
     with refusals(), StorageClient() as storage:
         answer = storage.upload_local_file(path or f"datasets/cli/{file.name}", file)
     found = {"blobPath": answer["blobPath"], "replaced": answer["willOverwrite"], "bytes": file.stat().st_size}
@@ -56,70 +57,62 @@ def view(
 ) -> None:
     """Show rows as a table, and which of them a run could not use. The exit code is 1 when one cannot be read."""
     _must_exist(file)
-    rows = list(islice(read_rows(file), skip, skip + limit))
+    seen = [_look_at(row) for row in islice(read_rows(file), skip, skip + limit)]
     if json:
-        print_json([_plain(row) for row in rows])
+        print_json([_plain(each) for each in seen])
     else:
-        _print_table(rows)
-    faults = [issue for row in rows if (issue := _issue(row)) is not None]
+        _print_table(seen)
+    faults = [each.unreadable for each in seen if each.unreadable is not None]
     for issue in faults:
-        stderr.print(visible(issue), markup=False, soft_wrap=True, style="red")
-    _warn_of_unusable(_UnusableRows(rows), file, shown=True)
+        stderr.print(visible(issue), markup=False, style="red")
+    _warn_of_unusable((each.unusable for each in seen), file, "rows shown")
     if faults:
         raise typer.Exit(FAILED)
 
 
-def _check_rows(file: Path) -> None:
-    unusable = _UnusableRows()
+class _Seen(NamedTuple):
+    """A row, and what is wrong with it."""
+
+    row: Row
+    unreadable: RowIssue | None
+    unusable: RowIssue | None
+    """Why one that can be read becomes no example, unless an environment has columns of its own."""
+
+
+def _look_at(row: Row) -> _Seen:
+    if (fault := row.fault or check_shape(row.data)) is not None:
+        return _Seen(row, row.issue(fault), None)
+    return _Seen(
+        row, None, next((row.issue(each) for each in check_columns(row.data) if each.severity == "error"), None)
+    )
+
+
+def _unusable_in(file: Path) -> Iterator[RowIssue | None]:
+    """Of each row, why it is unusable; DatasetError for one that cannot be read."""
     for row in read_rows(file):
-        unusable.look_at(row)
-        if (issue := _issue(row)) is not None:
+        seen = _look_at(row)
+        if seen.unreadable is not None:
             raise DatasetError(
-                f"The dataset has a row that cannot be read:\n  {issue}\nNothing was uploaded. Correct it, or give "
-                "--force.",
-                [issue],
+                f"The dataset has a row that cannot be read:\n  {seen.unreadable}\nNothing was uploaded. Correct it, "
+                "or give --force.",
+                [seen.unreadable],
             )
-    _warn_of_unusable(unusable, file)
+        yield seen.unusable
 
 
-def _issue(row: Row) -> RowIssue | None:
-    """What makes a row unreadable."""
-    fault = row.fault or check_shape(row.data)
-    return None if fault is None else row.issue(fault)
-
-
-def _unusable(row: Row) -> RowIssue | None:
-    """Why a row that can be read becomes no example, unless an environment has columns of its own."""
-    if _issue(row) is not None:
-        return None
-    return next((row.issue(each) for each in check_columns(row.data) if each.severity == "error"), None)
-
-
-class _UnusableRows:
-    """How many rows are unusable, with the reasons of the first."""
-
-    def __init__(self, rows: Iterable[Row] = ()) -> None:
-        self.seen, self.count, self.first = 0, 0, list[RowIssue]()
-        for row in rows:
-            self.look_at(row)
-
-    def look_at(self, row: Row) -> None:
-        issue = _unusable(row)
-        self.seen += 1
-        self.count += issue is not None
-        if issue is not None and self.count <= _SHOWN_ISSUES:
-            self.first.append(issue)
-
-
-def _warn_of_unusable(rows: _UnusableRows, file: Path, *, shown: bool = False) -> None:
-    for issue in rows.first:
-        stderr.print(visible(issue), markup=False, soft_wrap=True, style="yellow")
-    if rows.count:
+def _warn_of_unusable(rows: Iterable[RowIssue | None], file: Path, which: str) -> None:
+    """Say how many are unusable, with the reasons of the first."""
+    found = DatasetReport()
+    for issue in rows:
+        found.rows += 1
+        if issue is not None:
+            found.add(issue)
+    for issue in found.issues[:_SHOWN_ISSUES]:
+        stderr.print(visible(issue), markup=False, style="yellow")
+    if found.errors:
         stderr.print(
-            f"{rows.count:,} of the {rows.seen:,} rows{' shown' if shown else ''} cannot be used by an environment "
-            "that does not override dataset_preprocess. Check them with yours: "
-            f"benchmax validate main.py --data {safe(file)}",
-            soft_wrap=True,
+            f"{found.errors:,} of the {found.rows:,} {which} cannot be used by an environment that does not override "
+            f"dataset_preprocess. Check them with yours: benchmax validate main.py --data {safe(file)}"
         )
 
 
@@ -130,30 +123,26 @@ def _must_exist(file: Path) -> None:
         raise NotFoundError(f"There is no file {file}. Check the path.")
 
 
-def _plain(row: Row) -> dict[str, Any]:
-    issue = _issue(row)
-    # Parquet and CSV hold dates and bytes that JSON has no word for.
-    data = jsonlib.loads(jsonlib.dumps(row.data, default=str))
-    unusable = _unusable(row)
+def _plain(seen: _Seen) -> dict[str, Any]:
     return {
-        "row": row.number,
-        "data": data,
-        "fault": None if issue is None else str(issue),
-        "unusable": None if unusable is None else str(unusable),
+        "row": seen.row.number,
+        # Parquet and CSV hold dates, bytes and numbers that JSON has no word for.
+        "data": jsonlib.loads(jsonlib.dumps(seen.row.data, default=str), parse_constant=str),
+        "fault": seen.unreadable and str(seen.unreadable),
+        "unusable": seen.unusable and str(seen.unusable),
     }
 
 
-def _print_table(rows: list[Row]) -> None:
-    good = [row for row in rows if isinstance(row.data, dict)]
-    names = list(dict.fromkeys(name for row in good for name in row.data))
+def _print_table(rows: Sequence[_Seen]) -> None:
+    names = list(dict.fromkeys(name for each in rows if isinstance(each.row.data, dict) for name in each.row.data))
     table = new_table("row", *map(_cell, names[:_COLUMNS]))
-    for row in rows:
+    for row, unreadable, unusable in rows:
         data = row.data if isinstance(row.data, dict) else {}
-        fault = " [red]unreadable[/]" if _issue(row) else " [yellow]unusable[/]" if _unusable(row) else ""
+        fault = " [red]unreadable[/]" if unreadable else " [yellow]unusable[/]" if unusable else ""
         table.add_row(f"{row.number}{fault}", *(_cell(data.get(name)) for name in names[:_COLUMNS]))
     print_table(table)
     if more := names[_COLUMNS:]:
-        stderr.print(f"Not shown: {safe(', '.join(map(str, more)))}. --json shows all.", soft_wrap=True)
+        stderr.print(f"Not shown: {safe(', '.join(map(str, more)))}. --json shows all.")
 
 
 def _cell(value: Any) -> str:

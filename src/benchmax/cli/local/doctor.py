@@ -45,7 +45,7 @@ def doctor(
     """
     checks = [*_trainers()] if trainers else [_python(), *_extras(), _model(), *_sandbox(), _platform()]
     for check in checks:
-        stderr.print(f"{_MARKS[check.state]} {check.name}: {safe(check.says)}", soft_wrap=True)
+        stderr.print(f"{_MARKS[check.state]} {check.name}: {safe(check.says)}")
     if json:
         print_json([asdict(check) for check in checks])
     if any(check.state == "failed" for check in checks):

@@ -17,7 +17,7 @@ import typer
 from benchmax.cli.local.models import open_named
 from benchmax.cli.local.show import transcript
 from benchmax.cli.output import Json, new_table, print_json, print_table, safe, shorten, stderr, visible
-from benchmax.cli.project import EnvArgs
+from benchmax.cli.project import BaseUrl, EnvArgs
 from benchmax.envs.base_env import BaseEnv, overrides
 from benchmax.envs.catalogue import BUILT_IN, FAMILIES, Listing, environments, listing, members
 from benchmax.envs.datasets.load import load_examples
@@ -87,7 +87,7 @@ def show(name: Name, env_arg: EnvArgs = None, json: Json = False) -> None:
         return
     for line in _lines(name, facts, known):
         typer.echo(visible(line))
-    stderr.print(f"Train on it: benchmax train {safe(name)}", soft_wrap=True)
+    stderr.print(f"Train on it: benchmax train {safe(name)}")
 
 
 def _lines(name: str, facts: dict[str, Any], known: Listing) -> Iterator[str]:
@@ -163,7 +163,7 @@ def run(
     model: Annotated[
         str | None, typer.Option("--model", "-m", help="What answers; the environment's own solution if not given.")
     ] = None,
-    base_url: Annotated[str | None, typer.Option(help="The model's server.")] = None,
+    base_url: BaseUrl = None,
     rows: Annotated[int, typer.Option("--rows", "-n", min=1, help="Rows to play.")] = 1,
     env_arg: EnvArgs = None,
     json: Json = False,

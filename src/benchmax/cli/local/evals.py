@@ -15,13 +15,13 @@ from pathlib import Path
 from typing import Annotated, Any, TypeVar
 
 import typer
-from rich.console import Console
 
 from benchmax import limits
+from benchmax.cli.local.learning_signal import print_signal, signal_in
 from benchmax.cli.local.models import open_named
-from benchmax.cli.local.signal import print_signal, signal_in
-from benchmax.cli.output import FAILED, INTERRUPTED, print_json, safe, stderr
+from benchmax.cli.output import FAILED, INTERRUPTED, Json, print_json, safe, stderr, stdout
 from benchmax.cli.progress import progress
+from benchmax.cli.project import ApiKeyVar, BaseUrl, EnvArgs, Lenient, Sandbox
 from benchmax.cli.tables import print_comparison, print_report
 from benchmax.envs.base_env import BaseEnv
 from benchmax.envs.composed.parts import is_composed, part_name, split_parts
@@ -39,7 +39,6 @@ from benchmax.rollouts.record import Rollout
 from benchmax.rollouts.replay import replay as replay_rollouts
 from benchmax.trainer.open_checkpoint import pin_checkpoint
 
-Json = Annotated[bool, typer.Option("--json", help="Print the result as JSON on stdout.")]
 T = TypeVar("T")
 
 
@@ -57,16 +56,12 @@ def evaluate_command(
             help="A model here or on the server, RUN[:CHECKPOINT], scripted:TEXT, scripted:gold (default).",
         ),
     ] = None,
-    base_url: Annotated[
-        str | None, typer.Option(help="An OpenAI-compatible server, for example http://localhost:8000/v1.")
-    ] = None,
-    api_key_var: Annotated[
-        str | None, typer.Option(help="The environment variable that holds the server's key.")
-    ] = None,
+    base_url: BaseUrl = None,
+    api_key_var: ApiKeyVar = None,
     rows: Annotated[
         int | None, typer.Option("--rows", "-n", min=1, help="How many examples; all when not given.")
     ] = None,
-    lenient: Annotated[bool, typer.Option("--lenient", help="Leave unusable rows out instead of stopping.")] = False,
+    lenient: Lenient = False,
     group_size: Annotated[int, typer.Option("--group-size", "-r", min=1, help="Samples of each example.")] = 1,
     concurrency: Annotated[int, typer.Option(min=1, help="Rollouts in flight at once.")] = 64,
     temperature: Annotated[float, typer.Option(min=0.0)] = 1.0,
@@ -80,12 +75,8 @@ def evaluate_command(
     reward_seconds: Annotated[
         float, typer.Option(min=0.1, help="Seconds for the reward of one rollout.")
     ] = limits.REWARD_SECONDS,
-    env_arg: Annotated[
-        list[str] | None, typer.Option(help="KEY=VALUE for the environment's constructor; repeatable.")
-    ] = None,
-    sandbox: Annotated[
-        bool, typer.Option("--sandbox", help="Run the environment in a sandbox; its code is not loaded outside of it.")
-    ] = False,
+    env_arg: EnvArgs = None,
+    sandbox: Sandbox = False,
     out: Annotated[Path | None, typer.Option(help="The run's folder; one under runs/ when not given.")] = None,
     resume: Annotated[
         Path | None, typer.Option(help="Continue in this run's folder; takes no other arguments.")
@@ -260,7 +251,7 @@ def compare(
         print_comparison(comparison, limit)
     if not comparison.pairs:
         advice = "Evaluate both on the same rows; `benchmax show RUN --errors` shows what failed."
-        stderr.print(f"The two share no scored example. {advice}", soft_wrap=True)
+        stderr.print(f"The two share no scored example. {advice}")
         raise typer.Exit(FAILED)
 
 
@@ -273,7 +264,7 @@ def _read(directory: Path) -> list[Rollout]:
 def replay(
     directory: Annotated[Path, typer.Argument(help="The evaluation whose rollouts are scored again.")],
     env: Annotated[str | None, typer.Option(help="The environment; the evaluation's own when not given.")] = None,
-    env_arg: Annotated[list[str] | None, typer.Option(help="KEY=VALUE for the environment's constructor.")] = None,
+    env_arg: EnvArgs = None,
     limit: Annotated[int, typer.Option(min=0, help="Changed rollouts shown; 0 for all.")] = 20,
     as_json: Json = False,
 ) -> None:
@@ -297,9 +288,9 @@ def _tell_replay(pairs: list[tuple[Rollout, Rollout]], limit: int, as_json: bool
     if as_json:
         print_json({"rollouts": len(pairs), "changed": changed, "comparison": comparison.to_dict()})
     elif not changed:
-        Console().print(f"All {len(pairs)} rollouts score as before.")
+        stdout().print(f"All {len(pairs)} rollouts score as before.")
     else:
-        Console().print(f"{changed} of {len(pairs)} rollouts score differently now")
+        stdout().print(f"{changed} of {len(pairs)} rollouts score differently now")
         print_comparison(comparison, limit)
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import ast
 import asyncio
-import json
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -12,11 +11,11 @@ from secrets import token_hex
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
-from rich.console import Console
 from rich.live import Live
 from rich.table import Table
 
-from benchmax.cli.output import FAILED, print_json, print_table, safe, shorten, stderr, visible
+from benchmax.cli.output import FAILED, Json, print_json, print_table, safe, shorten, stderr, visible
+from benchmax.envs.loading import json_or_text
 from benchmax.errors import UsageError
 
 if TYPE_CHECKING:
@@ -27,7 +26,6 @@ if TYPE_CHECKING:
 app = typer.Typer(no_args_is_help=True, help="Try the MCP servers of a workdir.")
 
 Folder = Annotated[Path, typer.Argument(metavar="WORKDIR", help="Folder with mcp_config.yaml, reward_fn.py, setup.sh.")]
-Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 Given = Annotated[list[str] | None, typer.Argument(metavar="[NAME=VALUE]…", help="The tool's arguments.")]
 
 
@@ -45,17 +43,8 @@ def inspect(workdir: Folder, as_json: Json = False) -> None:
         schemas = [
             {"name": each.name, "description": each.description, "parameters": each.input_schema} for each in tools
         ]
-        print_json(
-            {
-                "tools": schemas,
-                "confined": state["confined"],
-                "not_forked": state["not_forked"],
-                "left_out": state["left_out"],
-                "not_preloaded": state["not_preloaded"],
-                "unread": state["unread"],
-                "rewards": rewards,
-            }
-        )
+        facts = {name: state[name] for name in ("confined", "not_forked", "left_out", "not_preloaded", "unread")}
+        print_json({"tools": schemas, **facts, "rewards": rewards})
         return
     table = Table("tool", "arguments", "does", box=None, header_style="bold")
     for tool in tools:
@@ -140,7 +129,10 @@ def bench(
             raise
         seen = latest[-1]
         stderr.print("Stopped; this is what was seen until then.")
-    print_json(seen.to_dict()) if as_json else Console().print(_table(seen))
+    if as_json:
+        print_json(seen.to_dict())
+    else:
+        print_table(_table(seen))
     if seen.failures:
         raise typer.Exit(FAILED)
 
@@ -165,7 +157,7 @@ def setup(workdir: Folder) -> None:
 
 
 def _say(text: str) -> None:
-    stderr.print(safe(text), soft_wrap=True)
+    stderr.print(safe(text))
 
 
 @asynccontextmanager
@@ -200,10 +192,7 @@ def _arguments(given: Sequence[str]) -> dict[str, Any]:
         name, equals, text = each.partition("=")
         if not equals or not name:
             raise UsageError(f"{each!r} is not NAME=VALUE. Write, for example, city=Rome or count=3.")
-        try:
-            arguments[name] = json.loads(text)
-        except ValueError:
-            arguments[name] = text
+        arguments[name] = json_or_text(text)
     return arguments
 
 

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -11,7 +10,8 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from rich.table import Table
 
-from benchmax.cli.output import FAILED, print_json, print_table, safe, stderr, visible
+from benchmax.cli.output import FAILED, Json, print_json, print_table, safe, stderr, visible
+from benchmax.cli.progress import fetching
 from benchmax.envs.base_env import BaseEnv
 from benchmax.envs.types import Example
 from benchmax.errors import NotFoundError
@@ -20,7 +20,6 @@ from benchmax.models.registry import open_model
 
 if TYPE_CHECKING:
     from benchmax.inference.tokens.drift_audit import Span
-    from benchmax.inference.weights.download import Say
     from benchmax.inference.weights.store import Card, StoredModel
 
 app = typer.Typer(help="Fetch, list and check models on this machine.", no_args_is_help=True)
@@ -29,11 +28,9 @@ Name = Annotated[str, typer.Argument(help="A short name, a hub id (org/name), a 
 SHOWN_IDS = 24
 """Of each side of a finding."""
 
-AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
-
 
 @app.command()
-def pull(name: Name, as_json: AsJson = False) -> None:
+def pull(name: Name, as_json: Json = False) -> None:
     """Fetch a model, once."""
     from benchmax.inference.weights import store
 
@@ -54,7 +51,7 @@ def pull(name: Name, as_json: AsJson = False) -> None:
 def add(
     name: Annotated[str, typer.Argument(help="The name it gets.")],
     directory: Annotated[Path, typer.Argument(help="A model's directory, as `benchmax runs export` writes it.")],
-    as_json: AsJson = False,
+    as_json: Json = False,
 ) -> None:
     """Copy a model's directory under a name of its own, which platform runs can train."""
     from benchmax.inference.weights import store
@@ -67,7 +64,7 @@ def add(
 
 
 @app.command("list")
-def list_(as_json: AsJson = False) -> None:
+def list_(as_json: Json = False) -> None:
     """Show the models that are here, and those that can be fetched by a short name."""
     from benchmax.inference.weights import store
 
@@ -93,7 +90,7 @@ def list_(as_json: AsJson = False) -> None:
 
 @app.command()
 def rm(
-    name: Annotated[str, typer.Argument(help="A name shown by `benchmax models list`.")], as_json: AsJson = False
+    name: Annotated[str, typer.Argument(help="A name shown by `benchmax models list`.")], as_json: Json = False
 ) -> None:
     """Delete a model from this machine."""
     from benchmax.inference.weights import store
@@ -106,7 +103,7 @@ def rm(
 
 
 @app.command()
-def path(name: Name, as_json: AsJson = False) -> None:
+def path(name: Name, as_json: Json = False) -> None:
     """Print the directory of a model that is here."""
     from benchmax.inference.weights import store
 
@@ -120,7 +117,7 @@ def path(name: Name, as_json: AsJson = False) -> None:
 
 
 @app.command()
-def audit(name: Name, as_json: AsJson = False) -> None:
+def audit(name: Name, as_json: Json = False) -> None:
     """Check that a model's chat template keeps tokens exact, turn by turn, and lets no data forge a turn."""
     from benchmax.inference.tokens.chat import ChatTokens
     from benchmax.inference.tokens.drift_audit import audit_chat_template
@@ -155,23 +152,6 @@ def open_named(
         return open_model(
             spec, env_class=env_class, examples=examples, base_url=base_url, api_key_var=api_key_var, say=say
         )
-
-
-@contextmanager
-def fetching(name: str) -> Iterator[Say]:
-    """A live line on a terminal's standard error; one plain line anywhere else."""
-    if stderr.is_terminal:
-        with stderr.status(safe(name)) as status:
-            yield lambda what: status.update(safe(what))
-        return
-    told: list[str] = []
-
-    def once(what: str) -> None:
-        if not told:
-            told.append(what)
-            stderr.print(f"{name}: {what}", markup=False, soft_wrap=True)
-
-    yield once
 
 
 def _row(model: StoredModel) -> tuple[str, ...]:

@@ -33,7 +33,7 @@ def serve(
     ] = None,
 ) -> None:
     """Serve a model on this machine with the OpenAI API."""
-    from benchmax.cli.local.models import fetching
+    from benchmax.cli.progress import fetching
     from benchmax.inference.server.serve import Listener, check_port, serve_until_stopped
 
     Listener(host, api_key)  # refuse before minutes of loading

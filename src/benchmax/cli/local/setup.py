@@ -55,8 +55,8 @@ def setup(
         stderr.print(f"  wrote {safe(name)}")
     for name in kept:
         stderr.print(f"  left {safe(name)} as it is")
-    stderr.print(f"The project is in {safe(directory.resolve())}: {len(written)} files written.", soft_wrap=True)
-    stderr.print(f"Next: {safe(_next_steps(directory, no_template))}", soft_wrap=True)
+    stderr.print(f"The project is in {safe(directory.resolve())}: {len(written)} files written.")
+    stderr.print(f"Next: {safe(_next_steps(directory, no_template))}")
     if json:
         print_json({"directory": str(directory.resolve()), "written": written, "kept": kept})
 

@@ -14,7 +14,7 @@ from typing import Annotated, Any
 
 import typer
 
-from benchmax.cli.output import print_json, shorten, visible
+from benchmax.cli.output import Json, print_json, shorten, visible
 from benchmax.envs.types import ChatMessage, ToolCall
 from benchmax.errors import NotFoundError
 from benchmax.rollouts.log import find_rollouts
@@ -31,7 +31,7 @@ def show(
     example: Annotated[str | None, typer.Option(help="Only this example: its id, or how it begins.")] = None,
     errors: Annotated[bool, typer.Option("--errors", help="Only those that failed or could not be scored.")] = False,
     step: Annotated[int | None, typer.Option(min=0, help="The step of a training run; its last if not given.")] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print the rollouts as JSON on stdout.")] = False,
+    as_json: Json = False,
 ) -> None:
     """Print the transcripts of saved rollouts, with rewards and errors, the lowest reward first."""
     found = find_rollouts(run, step)
@@ -78,7 +78,7 @@ def transcript(rollout: Rollout) -> Iterator[str]:
     name = rollout.example_id if len(rollout.example_id) <= 24 else rollout.example_id[:10]
     yield f"━━ example {shorten(name)} sample {rollout.sample}{place}: {reward}, {rollout.termination.value}"
     for message in rollout.messages:
-        yield from _message(message)
+        yield from message_lines(message)
     for key, value in rollout.rewards.items():
         yield f"  reward {shorten(key)} = {value:.3f}"
     for key, why in rollout.unscored.items():
@@ -89,7 +89,8 @@ def transcript(rollout: Rollout) -> Iterator[str]:
         yield f"  left out of training: {shorten(rollout.discarded, 300)}"
 
 
-def _message(message: ChatMessage) -> Iterator[str]:
+def message_lines(message: ChatMessage) -> Iterator[str]:
+    """Who said it, and behind a bar what was said and which tools are called."""
     name = f" ({shorten(message['name'])})" if message.get("name") else ""
     yield f"── {shorten(message.get('role', '?'))}{name}"
     content = message.get("content")

@@ -11,7 +11,7 @@ from rich import box
 from rich.table import Table
 
 from benchmax.cli.output import INTERRUPTED, safe, shorten, stderr
-from benchmax.cli.project import EnvArgs
+from benchmax.cli.project import EnvArgs, Lenient, Sandbox
 from benchmax.envs.loading import parse_env_args
 from benchmax.errors import UsageError
 from benchmax.trainer.display.pipes import ignoring_broken_pipes
@@ -60,10 +60,8 @@ def train(
     backend: Annotated[str | None, typer.Option(help="What trains: embedded, or a plug-in's name.")] = None,
     steps: Annotated[int | None, typer.Option(help="Training steps.")] = None,
     seed: Annotated[int | None, typer.Option(help="Seed of all sampling.")] = None,
-    lenient: Annotated[bool, typer.Option("--lenient", help="Leave unusable rows out instead of stopping.")] = False,
-    sandbox: Annotated[
-        bool, typer.Option("--sandbox", help="Run the environment in a sandbox; its code is not loaded outside of it.")
-    ] = False,
+    lenient: Lenient = False,
+    sandbox: Sandbox = False,
     settings: Annotated[bool, typer.Option("--settings", help="List every setting and end.")] = False,
 ) -> None:
     """Train a model on an environment with GRPO. Any setting is a flag: --optim.lr 5e-4, --rollouts.group_size 16."""
@@ -147,7 +145,7 @@ def export(
     else:
         export_merged(Path(folder), out, which=chosen.name, dtype=dtype)
     which = f" ({_which(chosen.parent)})" if checkpoint == "best" else ""
-    stderr.print(f"Wrote {safe(out)} from checkpoint {chosen.name}{which}.", soft_wrap=True)
+    stderr.print(f"Wrote {safe(out)} from checkpoint {chosen.name}{which}.")
 
 
 def _which(checkpoints: Path) -> str:
@@ -182,11 +180,9 @@ def _finished(run: Path, changes: dict[str, Any]) -> bool:
         return False
     value = limit if isinstance(limit, bool) else f"{limit:.10g}"
     ended = f"{section}.{name} ({value}) ended it, so there is nothing to do."
-    stderr.print(f"{safe(run)} is complete after {done} steps: {ended}", soft_wrap=True)
+    stderr.print(f"{safe(run)} is complete after {done} steps: {ended}")
     more = {"target": "none", "solved": "false"}.get(reason) or math.ceil(2 * reached) or 1
-    stderr.print(
-        f"To train on, change that: benchmax train --resume {safe(run)} --{section}.{name} {more}", soft_wrap=True
-    )
+    stderr.print(f"To train on, change that: benchmax train --resume {safe(run)} --{section}.{name} {more}")
     return True
 
 
@@ -229,23 +225,21 @@ def _run(target: Any, changes: dict[str, Any] | None = None, checkpoint: str = "
     if outcome.reason == "interrupted":
         saved = "; saved" if (outcome.path / "checkpoints" / "latest").exists() else " of training"
         stderr.print(
-            f"Stopped after {outcome.step} steps{saved}. Go on with: benchmax train --resume {safe(outcome.path)}",
-            soft_wrap=True,
+            f"Stopped after {outcome.step} steps{saved}. Go on with: benchmax train --resume {safe(outcome.path)}"
         )
         raise typer.Exit(INTERRUPTED)
     _show_what_was_learned(outcome)
     if not outcome.step:
         why = NOT_BEGUN[outcome.reason]
-        stderr.print(f"[yellow]{why} before the first step, so nothing was trained.[/]", soft_wrap=True)
+        stderr.print(f"[yellow]{why} before the first step, so nothing was trained.[/]")
     elif outcome.message:
-        stderr.print(f"[yellow]{safe(outcome.message)}[/]", soft_wrap=True)
+        stderr.print(f"[yellow]{safe(outcome.message)}[/]")
     elif not outcome.learned:
         stderr.print(
             "[yellow]No step taught the model anything: in every group all scored answers earned the same.[/] "
-            "See the alerts in events.jsonl, and read some rollouts with `benchmax show`.",
-            soft_wrap=True,
+            "See the alerts in events.jsonl, and read some rollouts with `benchmax show`."
         )
-    stderr.print(f"Done: {safe(outcome.path)}", soft_wrap=True)
+    stderr.print(f"Done: {safe(outcome.path)}")
 
 
 def _show_what_was_learned(outcome: Outcome) -> None:
@@ -254,7 +248,7 @@ def _show_what_was_learned(outcome: Outcome) -> None:
 
     found = summarise(outcome.path, outcome.best_step)
     if found.before is not None and outcome.step:
-        stderr.print(f"[bold]{safe(found.headline())}[/]", soft_wrap=True)
+        stderr.print(f"[bold]{safe(found.headline())}[/]")
         if found.ended_by_themselves is not None:
             stderr.print(f"answers that end by themselves: {found.ended_by_themselves:.0%}")
     if found.pairs:

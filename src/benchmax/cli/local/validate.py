@@ -14,14 +14,16 @@ from typing import Annotated
 import typer
 from rich.table import Table
 
-from benchmax.cli.local.models import fetching
-from benchmax.cli.local.signal import print_signal, signal_of
-from benchmax.cli.output import FAILED, print_json, safe, shorten, stderr, visible
+from benchmax.cli.local.learning_signal import print_signal, signal_of
+from benchmax.cli.output import FAILED, Json, print_json, safe, shorten, stderr, visible
 from benchmax.cli.platform.remote_checks import RemotePlay
+from benchmax.cli.progress import fetching
 from benchmax.cli.project import (
     EXAMINATION,
     LAUNCH_KEYS,
     VALIDATE_KEYS,
+    ApiKeyVar,
+    BaseUrl,
     Data,
     Directory,
     EnvArgs,
@@ -78,10 +80,8 @@ def validate(
             "--model", "-m", help="Let this model try, and say whether it can learn here; with --remote, one of there."
         ),
     ] = None,
-    base_url: Annotated[str | None, typer.Option(help="An OpenAI-compatible server that has the model.")] = None,
-    api_key_var: Annotated[
-        str | None, typer.Option(help="The environment variable that holds the server's key.")
-    ] = None,
+    base_url: BaseUrl = None,
+    api_key_var: ApiKeyVar = None,
     pip: Packages = None,
     reward_audit: Annotated[bool, typer.Option("--reward-audit", help="Show every answer and what it earned.")] = False,
     full_messages: Annotated[
@@ -90,7 +90,7 @@ def validate(
     verbose: Annotated[
         bool, typer.Option("--verbose", help="Show the checks that passed or were skipped, too.")
     ] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="Print the diagnosis as JSON on stdout.")] = False,
+    as_json: Json = False,
     strict: Annotated[bool, typer.Option("--strict", help="Let warnings fail, too.")] = False,
 ) -> None:
     """Learn before training whether an environment is broken, empty or can be cheated."""
@@ -159,7 +159,7 @@ def _show(diagnosis: Diagnosis, *, verbose: bool, audit: bool) -> None:
 
 
 def _plain(line: str) -> None:
-    stderr.print(visible(line), markup=False, soft_wrap=True)
+    stderr.print(visible(line), markup=False)
 
 
 def _check_table(diagnosis: Diagnosis, verbose: bool) -> Table:

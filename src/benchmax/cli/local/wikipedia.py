@@ -2,26 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
-from time import monotonic
 from typing import TYPE_CHECKING, Annotated
 
 import typer
-from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeRemainingColumn
 
-from benchmax.cli.output import Json, print_json, stderr
+from benchmax.cli.output import Json, print_json
+from benchmax.cli.progress import live_bar
 from benchmax.errors import UsageError
 
 if TYPE_CHECKING:
     from benchmax.search.build import Progress as Step
-    from benchmax.search.build import Report
 
 app = typer.Typer(help="Index articles for the environment `wikipedia`.", no_args_is_help=True)
-
-_SECONDS = 5.0
-"""Between two lines of progress in a pipe."""
 
 
 @app.command()
@@ -37,7 +30,11 @@ def index(
     from benchmax.search import build_index
 
     path = out or Path(f"{source.name.removesuffix('.bz2').removesuffix('.xml')}.sqlite")
-    with _progress(source.name) as report:
+    with live_bar(source.name) as update:
+
+        def report(step: Step) -> None:
+            update(step.position, step.total, _words(step))
+
         built = build_index(source, path, passage_chars=passage_chars, report=report)
         documents = built.get_chunk_count()
         built.close()
@@ -67,35 +64,7 @@ def fetch(
         typer.echo(f"The World Factbook of 2015 is ready: {path}")
 
 
-@contextmanager
-def _progress(name: str) -> Iterator[Report]:
-    """A bar on a terminal, a line now and then in a pipe."""
-    if not stderr.is_terminal:
-        yield _lines(name)
-        return
-    columns = TextColumn("{task.description}", markup=False), BarColumn(), TaskProgressColumn(), TimeRemainingColumn()
-    with Progress(*columns, console=stderr, transient=True) as bar:
-        task = bar.add_task(name)
-
-        def told(step: Step) -> None:
-            bar.update(task, completed=step.position, total=step.total, description=_words(name, step))
-
-        yield told
-
-
-def _lines(name: str) -> Report:
-    last = monotonic()
-
-    def told(step: Step) -> None:
-        nonlocal last
-        if step.position == step.total or monotonic() - last > _SECONDS:
-            last = monotonic()
-            share = step.position / step.total if step.total else 1.0
-            stderr.print(f"{_words(name, step)}, {share:.0%}", markup=False)
-
-    return told
-
-
-def _words(name: str, step: Step) -> str:
+def _words(step: Step) -> str:
     left_out = f", {step.skipped:,} left out" if step.skipped else ""
-    return f"{name}: {step.documents:,} documents{left_out}"
+    share = step.position / step.total if step.total else 1.0
+    return f"{step.documents:,} documents{left_out}, {share:.0%}"

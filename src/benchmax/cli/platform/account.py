@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 
@@ -12,9 +12,6 @@ from benchmax.cli.output import Json, print_json, safe, stderr, visible
 from benchmax.cli.platform.connection import AccountClient, refusals
 from benchmax.errors import UsageError
 from benchmax.platform.sdk import credentials
-
-if TYPE_CHECKING:
-    pass
 
 Url = Annotated[
     str | None, typer.Option("--url", help="The platform's address (CASTFORM_PLATFORM_URL, or this machine's own).")
@@ -46,7 +43,7 @@ def login(
         path = _paste(address) if key else credentials.data_dir() if own else _confirm(address, browser)
         with AccountClient(base_url=address) as account:
             found = account.whoami()
-    stderr.print(f"Signed in to {safe(address)} as {safe(found['email'])}; kept in {safe(path)}.", soft_wrap=True)
+    stderr.print(f"Signed in to {safe(address)} as {safe(found['email'])}; kept in {safe(path)}.")
     if config.platform_token():
         stderr.print("An API key is set in the environment; it is used in place of this sign-in.")
     if json:
@@ -73,7 +70,7 @@ def _confirm(address: str, browser: bool) -> Any:
     import webbrowser
 
     def say(text: str) -> None:
-        stderr.print(visible(text), markup=False, soft_wrap=True)
+        stderr.print(visible(text), markup=False)
 
     return credentials.login(address, say=say, open_page=webbrowser.open if browser else None)
 

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any
 from urllib.parse import quote
+
+import typer
 
 from benchmax.cli.output import AUTH, stop
 from benchmax.errors import NotFoundError, UsageError
@@ -15,6 +17,10 @@ from benchmax.platform.sdk.transport import Connection
 
 if TYPE_CHECKING:
     from benchmax.platform.sdk.client import TrainerClient
+
+
+RunId = Annotated[str, typer.Argument(help="The run's id.")]
+Settings = Annotated[list[str] | None, typer.Option("--set", help="KEY=VALUE of a launch argument; repeatable.")]
 
 
 class AccountClient(Connection):

@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from benchmax.cli.output import Json, new_table, print_json, print_table, safe, stderr, visible
+from benchmax.cli.output import Json, new_table, print_answer, print_json, print_table, safe, stderr, visible
 from benchmax.cli.platform.connection import AccountClient, refusals
 from benchmax.errors import UsageError
 
@@ -58,6 +58,4 @@ def revoke(
     """Revoke a key for good."""
     with refusals(), AccountClient() as account:
         answer = account.revoke_key(key_id)
-    stderr.print(safe(answer["message"]))
-    if json:
-        print_json(answer)
+    print_answer(answer, json)

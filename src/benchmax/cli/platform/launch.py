@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from benchmax.cli.output import FAILED, Json, print_json, safe, stderr, visible
-from benchmax.cli.platform.connection import AccountClient, platform
+from benchmax.cli.platform.connection import AccountClient, Settings, platform
 from benchmax.cli.project import (
     LAUNCH_KEYS,
     VALIDATE_KEYS,
@@ -40,12 +40,13 @@ from benchmax.envs.composed.parts import part_of_row
 from benchmax.envs.datasets import split
 from benchmax.envs.datasets.readers import Source, read_rows, source_name
 from benchmax.envs.datasets.run_rows import check_run_rows
-from benchmax.envs.loading import load_env_class, parse_env_args, refuse_unknown_arguments
+from benchmax.envs.loading import json_or_text, load_env_class, parse_env_args, refuse_unknown_arguments
 from benchmax.errors import ConfigError, DatasetError
 from benchmax.limits import MIN_TRAIN_ROWS
 
 if TYPE_CHECKING:
-    from benchmax.platform.sdk.client import LaunchArgSpec, TrainerClient
+    from benchmax.platform.sdk.client import TrainerClient
+    from benchmax.platform.sdk.requests.launches import LaunchArgSpec
     from benchmax.platform.sdk.upload import UploadedTrainingRun
 
 MANIFESTS = Path(".castform", "runs")
@@ -76,9 +77,7 @@ def launch(
     env_arg: EnvArgs = None,
     pip: Packages = None,
     name: Annotated[str | None, typer.Option(help="The run's name; the class's when not given.")] = None,
-    setting: Annotated[
-        list[str] | None, typer.Option("--set", help="KEY=VALUE of a launch argument; repeatable.")
-    ] = None,
+    setting: Settings = None,
     list_args: Annotated[bool, typer.Option("--list-args", help="Show the launch arguments and exit.")] = False,
     skip_validate: Annotated[bool, typer.Option("--skip-validate", help="Do not examine it first.")] = False,
     yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
@@ -135,18 +134,11 @@ def read_settings(
         key, equals, value = pair.partition("=")
         if not equals or not key:
             raise ConfigError(f"--set {pair!r} is not KEY=VALUE. Write it like --set learning_rate=1e-4.")
-        given[key] = value if kinds.get(key) == "string" else _value(value)
+        given[key] = value if kinds.get(key) == "string" else json_or_text(value)
     _, warned = check_launch_args([LaunchArg.model_validate(asdict(spec)) for spec in specs], given)
     for warning in warned:
-        stderr.print(f"[yellow]{safe(warning)}[/]", soft_wrap=True)
+        stderr.print(f"[yellow]{safe(warning)}[/]")
     return given, warned
-
-
-def _value(text: str) -> Any:
-    try:
-        return jsonlib.loads(text)
-    except ValueError:
-        return text
 
 
 def hold_out(source: Source, *, composed: bool = False) -> tuple[Source, Source]:
@@ -172,7 +164,7 @@ def _examine(project: Project) -> None:
     stderr.print(f"Examining {safe(project.env_class.__name__)}.")
     diagnosis = examine_apart(project.env_class, project.arguments, rows=project.train, eval_rows=project.held_out)
     for line in [*problem_lines(diagnosis), diagnosis.summary()]:
-        stderr.print(visible(line), markup=False, soft_wrap=True)
+        stderr.print(visible(line), markup=False)
     if not diagnosis.ok:
         stderr.print("Nothing was uploaded. Put it right, or launch with --skip-validate.")
         raise typer.Exit(FAILED)
@@ -180,7 +172,7 @@ def _examine(project: Project) -> None:
 
 def _confirm(project: Project, client: TrainerClient, settings: dict[str, Any], yes: bool) -> None:
     chosen = ", ".join(f"{name}={value}" for name, value in settings.items()) or "the platform's defaults"
-    stderr.print(f"Launching {safe(project.name)} on {safe(client.base_url)} with {safe(chosen)}.", soft_wrap=True)
+    stderr.print(f"Launching {safe(project.name)} on {safe(client.base_url)} with {safe(chosen)}.")
     if not yes and sys.stdin.isatty():
         typer.confirm("Go on?", default=True, abort=True, err=True)
 
@@ -252,8 +244,8 @@ def _write_manifest(folder: Path, run_id: str, manifest: dict[str, Any]) -> Path
 
 def _tell(launched: dict[str, Any], json: bool, said: Sequence[str]) -> None:
     for warning in (each for each in launched["warnings"] if each not in said):
-        stderr.print(f"[yellow]{safe(warning)}[/]", soft_wrap=True)
-    stderr.print(f"Launched: {safe(launched['url'])}", soft_wrap=True)
+        stderr.print(f"[yellow]{safe(warning)}[/]")
+    stderr.print(f"Launched: {safe(launched['url'])}")
     stderr.print(f"Follow it with: benchmax runs watch {safe(launched['runId'])}")
     if json:
         print_json(launched)

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import json as jsonlib
 import sys
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from benchmax.cli.output import FAILED, Json, safe, stderr, visible
-from benchmax.cli.platform.connection import platform
+from benchmax.cli.output import FAILED, Json, print_json_line, safe, stderr, visible
+from benchmax.cli.platform.connection import RunId, platform
 from benchmax.platform.sdk.exceptions import TrainerError
 
 if TYPE_CHECKING:
@@ -18,7 +17,7 @@ if TYPE_CHECKING:
 
 
 def playground(
-    run_id: Annotated[str, typer.Argument(metavar="RUN", help="The run's id.")],
+    run_id: RunId,
     checkpoint: Annotated[str, typer.Option(help="base, latest, best or step-N.")] = "latest",
     environment: Annotated[
         bool, typer.Option("--env/--no-env", help="With the environment's system prompt and tools.")
@@ -53,7 +52,7 @@ def _greet(info: Mapping[str, Any], json: bool) -> None:
     tools = ", ".join(tool["name"] for tool in info["tools"]) or "none"
     stderr.print(f"{safe(info['checkpoint'])} is ready; tools: {safe(tools)}. An empty line ends the chat.")
     for message in info["promptMessages"]:
-        stderr.print(f"{safe(message['role'])}: {safe(message['content'])}", soft_wrap=True)
+        stderr.print(f"{safe(message['role'])}: {safe(message['content'])}")
 
 
 def _lines(example: bool) -> Iterator[str]:
@@ -73,44 +72,37 @@ def _lines(example: bool) -> Iterator[str]:
 
 def _turn(session: PlaygroundSession, text: str, drawn: Mapping[str, Any], json: bool) -> bool:
     """One turn, shown as it comes; False when it failed."""
-    shown = _Json() if json else _Plain()
+    show = print_json_line if json else _show
     try:
         for event in session.say(text, **drawn):
-            shown.event(event)
+            show(event)
     except TrainerError as error:
-        shown.event({"event": "error", "message": str(error)})
+        show({"event": "error", "message": str(error)})
         return False
     return True
 
 
-class _Json:
-    def event(self, event: Mapping[str, Any]) -> None:
-        sys.stdout.write(jsonlib.dumps(dict(event)) + "\n")
-        sys.stdout.flush()
-
-
-class _Plain:
+def _show(event: Mapping[str, Any]) -> None:
     """Text as it is drawn; calls, results and rewards on stderr."""
+    kind = event["event"]
+    if kind == "token":
+        sys.stdout.write(visible(event["text"]))
+    elif kind == "message":
+        _show_message(event["message"])
+    elif kind == "reward":
+        parts = ", ".join(f"{name} {value:g}" for name, value in event["rewards"].items())
+        stderr.print(f"reward: {safe(parts or 'unscored')}")
+    elif kind == "error":
+        stderr.print(f"[red]error[/] {safe(event['message'])}")
+    sys.stdout.flush()
 
-    def event(self, event: Mapping[str, Any]) -> None:
-        kind = event["event"]
-        if kind == "token":
-            sys.stdout.write(visible(event["text"]))
-        elif kind == "message":
-            self._message(event["message"])
-        elif kind == "reward":
-            parts = ", ".join(f"{name} {value:g}" for name, value in event["rewards"].items())
-            stderr.print(f"reward: {safe(parts or 'unscored')}", soft_wrap=True)
-        elif kind == "error":
-            stderr.print(f"[red]error[/] {safe(event['message'])}", soft_wrap=True)
-        sys.stdout.flush()
 
-    def _message(self, message: Mapping[str, Any]) -> None:
-        if message["role"] == "tool":
-            stderr.print(f"{safe(message.get('name', 'tool'))} gave: {safe(message['content'])}", soft_wrap=True)
-            return
-        if message.get("content"):
-            sys.stdout.write("\n")
-        for call in message.get("tool_calls") or ():
-            body = call["function"]
-            stderr.print(f"calls {safe(body['name'])} {safe(body['arguments'])}", soft_wrap=True)
+def _show_message(message: Mapping[str, Any]) -> None:
+    if message["role"] == "tool":
+        stderr.print(f"{safe(message.get('name', 'tool'))} gave: {safe(message['content'])}")
+        return
+    if message.get("content"):
+        sys.stdout.write("\n")
+    for call in message.get("tool_calls") or ():
+        body = call["function"]
+        stderr.print(f"calls {safe(body['name'])} {safe(body['arguments'])}")

@@ -103,8 +103,9 @@ def _change(change: Callable[[TOMLDocument], None]) -> dict[str, Any]:
     """Change the file in one step, readable by its owner alone; comments and other settings in it stay."""
     import tomlkit  # only here: it takes a while to import
 
-    path, kept = profiles.config_path(), profiles.read_profiles()
-    document = tomlkit.parse(path.read_text("utf-8")) if kept else tomlkit.document()
+    path = profiles.config_path()
+    profiles.read_profiles()  # refuses a file that is broken
+    document = tomlkit.parse(path.read_text("utf-8")) if path.exists() else tomlkit.document()
     change(document)
     path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     write_text(path, tomlkit.dumps(document), private=True)

@@ -46,7 +46,7 @@ def quickstart(
     with platform() as client:
         run_id = launch(client, model, steps, seed)
         url = client.run(run_id).url
-        stderr.print(f"Launched: {safe(url)}", soft_wrap=True)
+        stderr.print(f"Launched: {safe(url)}")
         _say_link(_link(client, url))
         _follow(client, run_id)
         found = _measure(client, run_id)
@@ -105,15 +105,15 @@ def _follow(client: TrainerClient, run_id: str) -> None:
         raise typer.Exit(INTERRUPTED) from None
     run = client.get_run(run_id)
     if run["status"] != "complete":
-        stderr.print(f"The run {ended_words(run['status'])}: {safe(run['statusReason'])}", soft_wrap=True)
+        stderr.print(f"The run {ended_words(run['status'])}: {safe(run['statusReason'])}")
         raise typer.Exit(FAILED)
 
 
 def _measure(client: TrainerClient, run_id: str) -> dict[str, Any]:
     """The trained model beside the base model on the held-out rows, paired, with the curve of both modes."""
-    from benchmax.cli.platform.run_compare import difference, paired
+    from benchmax.cli.platform.run_compare import difference, other_side, paired
 
-    found = difference(paired(client, run_id, "base"))
+    found = difference(paired(client, run_id, **other_side(client, run_id, "base")))
     curve = {mode: client.get_run_scalars(run_id, mode).get(metrics.REWARD, []) for mode in ("train", "eval")}
     return {"trained": found.pop("run"), "base": found.pop("other"), **found, "curve": curve}
 
@@ -148,22 +148,20 @@ def _tell(found: Mapping[str, Any], url: str, link: str | None, out: Path) -> No
         stderr.print(f"training reward {rewards[0]:.2f} {sparkline(rewards)} {rewards[-1]:.2f}")
     stderr.print(
         f"held-out reward [bold]{found['trained']:.2f}[/] against {found['base']:.2f} of the base model, "
-        f"on {found['examples']} rows it never saw; {interval_words(found)}",
-        soft_wrap=True,
+        f"on {found['examples']} rows it never saw; {interval_words(found)}"
     )
-    stderr.print(f"The curve is in {safe(out)}; the run is at {safe(url)}", soft_wrap=True)
+    stderr.print(f"The curve is in {safe(out)}; the run is at {safe(url)}")
     _say_link(link)
     benchmax = safe(command())
     if link:
-        stderr.print(f"The platform keeps running in the background. Stop it with: {benchmax} down", soft_wrap=True)
+        stderr.print(f"The platform keeps running in the background. Stop it with: {benchmax} down")
     stderr.print(
         f"Next, an environment of your own: {benchmax} validate main.py --data rows.jsonl, "
-        f"then {benchmax} train main.py --data rows.jsonl; more with {benchmax} guide",
-        soft_wrap=True,
+        f"then {benchmax} train main.py --data rows.jsonl; more with {benchmax} guide"
     )
 
 
 def _say_link(link: str | None) -> None:
     """Where the console would ask for a password: the link goes to the run's page."""
     if link:
-        stderr.print(f"Sign in to the console, once, with {safe(link)}", soft_wrap=True)
+        stderr.print(f"Sign in to the console, once, with {safe(link)}")

@@ -48,7 +48,7 @@ class RemotePlay:
         from benchmax.platform.validation import first_rows, remote_checks
 
         chosen = first_rows(*rows, settings.get("examples", REMOTE_EXAMPLES))
-        stderr.print(f"Playing {len(chosen)} of the rows on {safe(self.address)}.", soft_wrap=True)
+        stderr.print(f"Playing {len(chosen)} of the rows on {safe(self.address)}.")
         given = {name: settings[name] for name in ("max_turns", "max_tool_calls") if name in settings}
         return remote_checks(
             RolloutClient,

@@ -20,7 +20,7 @@ from benchmax.cli.output import (
     shorten,
     stderr,
 )
-from benchmax.cli.platform.connection import platform
+from benchmax.cli.platform.connection import RunId, platform
 from benchmax.errors import UsageError
 from benchmax.platform.sdk.exceptions import TrainerError
 from benchmax.platform.sdk.run import ENDED
@@ -28,14 +28,13 @@ from benchmax.platform.sdk.run import ENDED
 if TYPE_CHECKING:
     from benchmax.platform.sdk.client import TrainerClient
 
-_PAGE = 200
 _MODELS = ("base", "checkpoint", "endpoint")
 """How a model to be evaluated begins."""
 POLL_SECONDS = 1.0
 
 
 def compare(
-    run_id: Annotated[str, typer.Argument(help="The run's id.")],
+    run_id: RunId,
     other: Annotated[
         str, typer.Argument(help="base, checkpoint:NAME, endpoint:ID, the id of an eval, or of another run.")
     ] = "base",
@@ -44,8 +43,17 @@ def compare(
 ) -> None:
     """Compare a run's model with another on the held-out rows; an evaluation that is missing is made first."""
     with platform() as client:
-        pairs, components = paired(client, run_id, other), _components(client, run_id, other)
-    _report(pairs, components, limit, json)
+        side = other_side(client, run_id, other)
+        pairs = paired(client, run_id, **side)
+        components = client.get_comparison_summary(run_id, **side)["components"]
+    _report(pairs, [each for each in components if each["name"] != "reward"], limit, json)
+
+
+def other_side(client: TrainerClient, run_id: str, other: str) -> dict[str, str]:
+    """What a run is compared with, as the client takes it: another run, or a finished evaluation of this one's rows."""
+    if _is_run(client, other):
+        return {"other_run_id": other}
+    return {"external_eval_id": _evaluation(client, run_id, other)}
 
 
 def _is_run(client: TrainerClient, other: str) -> bool:
@@ -58,58 +66,6 @@ def _is_run(client: TrainerClient, other: str) -> bool:
         if error.status_code != 404:
             raise
         return False
-
-
-def paired(client: TrainerClient, run_id: str, other: str) -> list[dict[str, Any]]:
-    """Examples both have a score for, worst for the run first."""
-    if _is_run(client, other):
-        ours, theirs = _of_run(client, run_id), _of_run(client, other)
-    else:
-        ours, theirs = _of_eval(client, run_id, _evaluation(client, run_id, other))
-    pairs = _pairs(ours, theirs)
-    if not pairs:
-        raise UsageError("The two share no scored example. Compare models that were evaluated on the same rows.")
-    return pairs
-
-
-def _components(client: TrainerClient, run_id: str, other: str) -> list[dict[str, Any]]:
-    """Each reward component on both sides, paired by example, from the platform; the total reward left out."""
-    if _is_run(client, other):
-        found = client.get_comparison_summary(run_id, other_run_id=other)
-    else:
-        found = client.get_comparison_summary(run_id, _evaluation(client, run_id, other))
-    return [each for each in found["components"] if each["name"] != "reward"]
-
-
-def _of_run(client: TrainerClient, run_id: str) -> list[dict[str, Any]]:
-    """Every held-out example with its mean at the latest evaluation that had it."""
-    return [
-        {**row, "meanReward": row["rewardHistory"][-1]["meanReward"]}
-        for page in _pages(lambda page: client.get_rollout_summary(run_id, page=page, limit=_PAGE))
-        for row in page
-    ]
-
-
-def _of_eval(client: TrainerClient, run_id: str, eval_id: str) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
-    ours: list[dict[str, Any]] = []
-    theirs: list[dict[str, Any]] = []
-    page, total = 1, 1
-    while (page - 1) * _PAGE < total:
-        found = client.get_comparison(run_id, eval_id, page=page, limit=_PAGE)
-        ours += found["modelGroups"]
-        theirs += found["compGroups"]
-        page, total = page + 1, found["total"]
-    return ours, theirs
-
-
-def _pages(ask: Any) -> Iterable[list[dict[str, Any]]]:
-    page = 1
-    while True:
-        found = ask(page)
-        yield found
-        if len(found) < _PAGE:
-            return
-        page += 1
 
 
 def _evaluation(client: TrainerClient, run_id: str, other: str) -> str:
@@ -132,20 +88,23 @@ def _wait(client: TrainerClient, run_id: str, eval_id: str) -> str:
             return eval_id
         if found["status"] in ENDED:
             told = f"The evaluation {ended_words(found['status'])}: {safe(found['statusReason'])}"
-            stderr.print(told, soft_wrap=True)
+            stderr.print(told)
             raise typer.Exit(FAILED)
         time.sleep(POLL_SECONDS)
 
 
-def _pairs(ours: Iterable[Mapping[str, Any]], theirs: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
-    """Examples both have a score for, worst for the run first."""
-    others = {row["promptMessageId"]: row["meanReward"] for row in theirs}
+def paired(client: TrainerClient, run_id: str, **side: str) -> list[dict[str, Any]]:
+    """Examples that the latest evaluations of both have a score for, worst for the run first."""
+    found = client.get_whole_comparison(run_id, **side)
+    others = {row["promptMessageId"]: row["meanReward"] for row in found["compGroups"]}
     pairs = []
-    for row in ours:
+    for row in found["modelGroups"]:
         mean, other = row["meanReward"], others.get(row["promptMessageId"])
         if mean is not None and other is not None:
             example = {"promptMessageId": row["promptMessageId"], "promptText": row["promptText"]}
             pairs.append({**example, "run": mean, "other": other, "delta": mean - other})
+    if not pairs:
+        raise UsageError("The two share no scored example. Compare models that were evaluated on the same rows.")
     return sorted(pairs, key=lambda pair: pair["delta"])
 
 

@@ -4,18 +4,20 @@ from __future__ import annotations
 
 import csv
 import json as jsonlib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from rich.table import Table
 
+from benchmax.cli.local.show import message_lines
 from benchmax.cli.output import (
-    FAILED,
     Json,
     new_table,
+    print_answer,
     print_json,
+    print_rows,
     print_table,
     safe,
     shorten,
@@ -23,10 +25,12 @@ from benchmax.cli.output import (
     stderr,
     visible,
 )
-from benchmax.cli.platform.connection import platform
+from benchmax.cli.platform.connection import RunId, Settings, platform
 from benchmax.cli.platform.run_compare import compare
 from benchmax.cli.platform.watch import watch
 from benchmax.errors import NotFoundError, UsageError
+from benchmax.limits import ERROR_CHARS
+from benchmax.platform.sdk.requests.runs import PAGE
 
 if TYPE_CHECKING:
     from benchmax.platform.sdk.client import TrainerClient
@@ -35,27 +39,11 @@ app = typer.Typer(help="List, follow, read and compare training runs.", no_args_
 app.command()(watch)
 app.command()(compare)
 
-RunId = Annotated[str, typer.Argument(help="The run's id.")]
 Mode = Annotated[str, typer.Option(help="train or eval.")]
-_PAGE = 1000
-_OTHER_FILES = frozenset(
-    (
-        ".json",
-        ".txt",
-        ".tsv",
-        ".parquet",
-        ".xlsx",
-        ".md",
-        ".html",
-        ".yaml",
-        ".zip",
-        ".tar",
-        ".gz",
-        ".gguf",
-        ".pt",
-        ".bin",
-    )
-)
+_OTHER_FILES = (
+    ".json", ".txt", ".tsv", ".parquet", ".xlsx", ".md", ".html", ".yaml", ".zip", ".tar", ".gz", ".gguf", ".pt",
+    ".bin",
+)  # fmt: skip
 """Endings of files that are not written; a folder may be called model-v1.2."""
 
 
@@ -68,16 +56,13 @@ def list_runs(
     with platform() as client:
         all_runs = client.list_runs()
     found = all_runs[:limit]
-    if json:
-        print_json(found)
-        return
-    table = new_table("id", "name", "status", "step", "created", "doing")
-    for run in found:
-        doing = run["statusReason"] if run["endedAt"] else run["latestActivityMessage"] or run["statusReason"]
-        shown = (run["id"], shorten(run["name"], 30), status_word(run["status"]), _step(run), run["createdAt"][:16])
-        table.add_row(*map(safe, shown), safe(shorten(doing, 60)))
-    print_table(table)
-    if len(all_runs) > len(found):
+
+    def cells(run: Mapping[str, Any]) -> tuple[str, ...]:
+        name, made = shorten(run["name"], 30), run["createdAt"][:16]
+        return run["id"], name, status_word(run["status"]), _step(run), made, shorten(_doing(run), 60)
+
+    print_rows(found, json, ("id", "name", "status", "step", "created", "doing"), cells)
+    if len(all_runs) > len(found) and not json:
         stderr.print(f"The newest {len(found)} of {len(all_runs)}; `--limit` shows more.")
 
 
@@ -120,8 +105,7 @@ def status(run_id: RunId, json: Json = False) -> None:
         names = ("id", "name", "status", "statusReason", "latestStep", "totalSteps", "latestActivityMessage")
         print_json({name: run[name] for name in names})
         return
-    doing = run["statusReason"] if run["endedAt"] else run["latestActivityMessage"] or run["statusReason"]
-    typer.echo(visible(f"{status_word(run['status'])}, step {_step(run)}: {doing}"))
+    typer.echo(visible(f"{status_word(run['status'])}, step {_step(run)}: {_doing(run)}"))
 
 
 @app.command()
@@ -179,29 +163,26 @@ def rollouts(
     run_id: RunId,
     mode: Mode = "eval",
     example: Annotated[str | None, typer.Option(help="Only those of this example (promptMessageId).")] = None,
-    limit: Annotated[int, typer.Option("--limit", "-n", min=1, max=_PAGE, help="How many.")] = 50,
+    limit: Annotated[int, typer.Option("--limit", "-n", min=1, max=PAGE, help="How many.")] = 50,
     json: Json = False,
 ) -> None:
     """Show a run's rollouts, newest step first."""
     with platform() as client:
         _check_mode(client, run_id, mode)
         if example is not None:
-            cells = client.get_rollout_heatmap(run_id, example, mode=mode)
-            found = sorted(cells, key=lambda cell: -int(cell["step"]))[:limit]
+            played = client.get_rollout_heatmap(run_id, example, mode=mode)
+            found = sorted(played, key=lambda each: -int(each["step"]))[:limit]
             if not found:
                 raise NotFoundError(f"There is no such example among the {mode} rollouts. `runs rollouts` shows them.")
         else:
             found = client.list_rollouts(run_id, mode=mode, limit=limit)
-    if json:
-        print_json(found)
-        return
-    table = new_table("id", "step", "reward", "ended", "example", "prompt")
-    for row in found:
+
+    def cells(row: Mapping[str, Any]) -> tuple[object, ...]:
         step = row["step"] + 1 if mode == "train" else row["step"]  # in the step it is from, after so many steps
-        shown = (row["id"], step, _number(row["totalReward"]), row.get("termination", ""))
-        rest = (row.get("promptMessageId", example), shorten(row.get("promptText", ""), 60))
-        table.add_row(*map(safe, shown), *map(safe, rest))
-    print_table(table)
+        of, prompt = row.get("promptMessageId", example), shorten(row.get("promptText", ""), 60)
+        return row["id"], step, _number(row["totalReward"]), row.get("termination", ""), of, prompt
+
+    print_rows(found, json, ("id", "step", "reward", "ended", "example", "prompt"), cells)
 
 
 def _check_mode(client: TrainerClient, run_id: str, mode: str) -> None:
@@ -223,15 +204,14 @@ def rollout(
         print_json(found)
         return
     for message in [*found["promptMessages"], *found["messages"]]:
-        typer.echo(f"[{visible(message.get('role', '?'))}]")
-        typer.echo(visible(_content(message)))
+        typer.echo("\n".join(message_lines(message)))
     typer.echo(visible(f"[task] {jsonlib.dumps(found['task'], ensure_ascii=False)}"))
-    rewards = ", ".join(f"{each['name']} {_number(each['value'])}" for each in found["rewards"])
-    typer.echo(visible(f"[reward] {_number(found['totalReward'])} ({rewards})"))
+    rewards = ", ".join(f"{shorten(each['name'])} {_number(each['value'])}" for each in found["rewards"])
+    typer.echo(f"[reward] {_number(found['totalReward'])} ({rewards})")
     for name, why in (found.get("unscored") or {}).items():
-        typer.echo(visible(f"[unscored] {name}: {why}"))
+        typer.echo(f"[unscored] {shorten(name)}: {shorten(why, ERROR_CHARS)}")
     if found.get("error"):
-        typer.echo(visible(f"[error] {found['error']}"))
+        typer.echo(f"[error] {shorten(found['error'], ERROR_CHARS)}")
 
 
 @app.command()
@@ -262,7 +242,7 @@ def export(
             what = f"{_write_rollouts(out, client, run_id, mode)} rollouts"
         else:
             what = _write_model(out, client, run_id, checkpoint, adapter)
-    stderr.print(f"Wrote {what} to {safe(out)}", soft_wrap=True)
+    stderr.print(f"Wrote {what} to {safe(out)}")
     if json:
         print_json({"run": run_id, "path": str(out), "wrote": what})
 
@@ -290,23 +270,15 @@ def _write_rollouts(out: Path, client: TrainerClient, run_id: str, mode: str) ->
     """Whole rollouts, one a line."""
     count = 0
     with open(out, "w", encoding="utf-8") as file:
-        for row in _all_rollouts(client, run_id, mode):
+        for row in client.iter_rollouts(run_id, mode=mode):
             file.write(jsonlib.dumps(client.get_rollout_details(run_id, row["id"])) + "\n")
             count += 1
     return count
 
 
-def _all_rollouts(client: TrainerClient, run_id: str, mode: str) -> Iterator[dict[str, Any]]:
-    page, more = 1, True
-    while more:
-        found = client.list_rollouts(run_id, mode=mode, page=page, limit=_PAGE)
-        yield from found
-        page, more = page + 1, len(found) == _PAGE
-
-
 def _write_model(out: Path, client: TrainerClient, run_id: str, checkpoint: str, adapter: bool) -> str:
     """From the platform, wherever that is: it makes the files, they are fetched."""
-    stderr.print(f"Fetching {safe(checkpoint)}; the platform makes it ready first.", soft_wrap=True)
+    stderr.print(f"Fetching {safe(checkpoint)}; the platform makes it ready first.")
     chosen = client.download_checkpoint(run_id, out, checkpoint, format="adapter" if adapter else "merged")
     return f"the {'adapter' if adapter else 'model'} of checkpoint {chosen}"
 
@@ -319,9 +291,7 @@ def fork(
     run_id: RunId,
     checkpoint: Annotated[str, typer.Option(help="best, latest or step-N.")] = "best",
     name: Annotated[str | None, typer.Option(help="The new run's name.")] = None,
-    setting: Annotated[
-        list[str] | None, typer.Option("--set", help="KEY=VALUE of a launch argument that changes; repeatable.")
-    ] = None,
+    setting: Settings = None,
     json: Json = False,
 ) -> None:
     """Start a run that begins with a checkpoint of another, also of one that is complete."""
@@ -330,9 +300,7 @@ def fork(
     with platform() as client:
         changed, _ = read_settings(client.list_launch_args(), setting or ())
         run = client.run(client.fork_run(run_id, checkpoint, name=name, launcher_args=changed))
-    stderr.print(
-        f"Run {safe(run.id)} continues from {safe(checkpoint)} of {safe(run_id)}: {safe(run.url)}", soft_wrap=True
-    )
+    stderr.print(f"Run {safe(run.id)} continues from {safe(checkpoint)} of {safe(run_id)}: {safe(run.url)}")
     if json:
         print_json({"runId": run.id, "url": run.url})
 
@@ -340,21 +308,13 @@ def fork(
 def stop(run_id: RunId, json: Json = False) -> None:
     """Stop a run. It saves what it has; `benchmax resume` continues it."""
     with platform() as client:
-        _tell(client.cancel_run(run_id), json)
+        print_answer(client.cancel_run(run_id), json)
 
 
 def resume(run_id: RunId, json: Json = False) -> None:
     """Resume a run that was stopped or cut off, from its last checkpoint."""
     with platform() as client:
-        _tell(client.resume_run(run_id), json)
-
-
-def _tell(answer: Mapping[str, Any], json: bool) -> None:
-    stderr.print(safe(answer["message"]), soft_wrap=True)
-    if json:
-        print_json(dict(answer))
-    if not answer["success"]:
-        raise typer.Exit(FAILED)
+        print_answer(client.resume_run(run_id), json)
 
 
 # Words
@@ -366,13 +326,10 @@ def _step(run: Mapping[str, Any]) -> str:
     return f"{done}/{run['totalSteps']}" if run["totalSteps"] else str(done)
 
 
+def _doing(run: Mapping[str, Any]) -> str:
+    """What it does, or how it ended."""
+    return str(run["statusReason"] if run["endedAt"] else run["latestActivityMessage"] or run["statusReason"])
+
+
 def _number(value: float | None) -> str:
     return "–" if value is None else f"{value:.3f}"
-
-
-def _content(message: Mapping[str, Any]) -> str:
-    content = message.get("content")
-    parts = [content if isinstance(content, str) else jsonlib.dumps(content, ensure_ascii=False)] if content else []
-    calls: Sequence[Any] = message.get("tool_calls") or ()
-    parts += [f"→ {jsonlib.dumps(call, ensure_ascii=False)}" for call in calls]
-    return "\n".join(parts)

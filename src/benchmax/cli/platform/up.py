@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from benchmax import extras
-from benchmax.cli.output import FAILED, command, print_json, safe, status_word, stderr, visible
+from benchmax.cli.output import FAILED, Json, command, print_json, safe, status_word, stderr, visible
 
 if TYPE_CHECKING:
     from benchmax.platform.daemon.options import Options
@@ -50,7 +50,7 @@ def up(
         unused = port is not None and port != running["port"]
         advice = f" To use port {port}, stop it first: {safe(command())} down" if unused else ""
         at = f"http://127.0.0.1:{running['port']}"
-        stderr.print(f"It is already running, as process {running['pid']}, at {at}.{advice}", soft_wrap=True)
+        stderr.print(f"It is already running, as process {running['pid']}, at {at}.{advice}")
         options = replace(options, port=running["port"], database_url=running["database_url"])
     elif foreground:
         Daemon(options, on_ready=lambda: _welcome(options, "Ctrl-C stops it.")).run()
@@ -63,7 +63,7 @@ def _welcome(options: Options, last: str) -> None:
     from benchmax.platform.daemon import control
 
     stderr.print(f"benchmax is at http://127.0.0.1:{options.port}; data in {safe(options.data.root)}.")
-    stderr.print(f"Sign in, once, with {safe(control.sign_in_link(options))}", soft_wrap=True)
+    stderr.print(f"Sign in, once, with {safe(control.sign_in_link(options))}")
     if lost := extras.missing("train"):
         stderr.print(f"Nothing can be trained on it yet: {lost[0]} is not installed. Run: {extras.install('train')}")
     stderr.print(last)
@@ -89,9 +89,7 @@ def down(data_dir: DataOption = None) -> None:
     stderr.print("Stopped." if control.stop(_data(data_dir)) else "The platform is not running.")
 
 
-def status(
-    data_dir: DataOption = None, json: Annotated[bool, typer.Option("--json", help="For programs.")] = False
-) -> None:
+def status(data_dir: DataOption = None, json: Json = False) -> None:
     """Show whether the platform runs, and what it trains. The exit code is 1 when it does not run."""
     from benchmax.platform.daemon import control
 
@@ -159,13 +157,11 @@ def reindex(
             except UsageError as error:
                 if run_ids:
                     raise
-                stderr.print(f"Left {safe(data.runs / run_id)} as it is: {safe(error)}", soft_wrap=True)
+                stderr.print(f"Left {safe(data.runs / run_id)} as it is: {safe(error)}")
                 continue
-            stderr.print(
-                f"Rebuilt {safe(run_id)} from {safe(data.run(run_id))}: curves, rollouts, logs.", soft_wrap=True
-            )
+            stderr.print(f"Rebuilt {safe(run_id)} from {safe(data.run(run_id))}: curves, rollouts, logs.")
         if not (run_ids or known):
-            stderr.print(f"There are no runs in {safe(data.runs)}; nothing was done.", soft_wrap=True)
+            stderr.print(f"There are no runs in {safe(data.runs)}; nothing was done.")
     finally:
         database.close()
 

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import re
-from typing import Annotated
+from collections.abc import Mapping
+from typing import Annotated, Any
 
 import typer
 
-from benchmax.cli.output import Json, new_table, print_json, print_table, safe, stderr, visible
+from benchmax.cli.output import Json, print_answer, print_json, print_rows, safe, stderr, visible
 from benchmax.cli.platform.account import read_hidden
 from benchmax.cli.platform.connection import platform
 from benchmax.errors import UsageError
@@ -21,14 +22,11 @@ def list_endpoints(json: Json = False) -> None:
     """Show your model servers; never their keys."""
     with platform() as client:
         found = client.list_endpoints()
-    if json:
-        print_json(found)
-        return
-    table = new_table("id", "name", "address", "model", "key")
-    for each in found:
-        shown = (each["id"], each["name"], each["baseUrl"], each["model"], "yes" if each["hasKey"] else "no")
-        table.add_row(*map(safe, shown))
-    print_table(table)
+
+    def cells(each: Mapping[str, Any]) -> tuple[str, ...]:
+        return each["id"], each["name"], each["baseUrl"], each["model"], "yes" if each["hasKey"] else "no"
+
+    print_rows(found, json, ("id", "name", "address", "model", "key"), cells)
 
 
 @endpoints.command()
@@ -48,7 +46,7 @@ def add(
     if json:
         print_json(made)
         return
-    stderr.print(f"Added. Compare with it: benchmax runs compare RUN endpoint:{safe(made['id'])}", soft_wrap=True)
+    stderr.print(f"Added. Compare with it: benchmax runs compare RUN endpoint:{safe(made['id'])}")
     typer.echo(visible(made["id"]))
 
 
@@ -60,9 +58,7 @@ def remove_endpoint(
     """Forget a model server and its key."""
     with platform() as client:
         answer = client.delete_endpoint(endpoint_id)
-    stderr.print(safe(answer["message"]))
-    if json:
-        print_json(answer)
+    print_answer(answer, json)
 
 
 SecretName = Annotated[str, typer.Argument(help="The environment variable's name.")]
@@ -73,13 +69,7 @@ def list_secrets(json: Json = False) -> None:
     """Show the names of your secrets; never their values."""
     with platform() as client:
         found = client.list_secrets()
-    if json:
-        print_json(found)
-        return
-    table = new_table("name", "made")
-    for each in found:
-        table.add_row(safe(each["name"]), safe(each["createdAt"]))
-    print_table(table)
+    print_rows(found, json, ("name", "made"), lambda each: (each["name"], each["createdAt"]))
 
 
 @secrets.command("set")
@@ -91,9 +81,7 @@ def set_secret(name: SecretName, json: Json = False) -> None:
         raise UsageError(f"No value was given. Type it, or pipe it: benchmax secrets set {name} < file")
     with platform() as client:
         answer = client.set_secret(name, value)
-    stderr.print(safe(answer["message"]))
-    if json:
-        print_json(answer)
+    print_answer(answer, json)
 
 
 @secrets.command("rm")
@@ -102,9 +90,7 @@ def remove_secret(name: SecretName, json: Json = False) -> None:
     _check(name)
     with platform() as client:
         answer = client.delete_secret(name)
-    stderr.print(safe(answer["message"]))
-    if json:
-        print_json(answer)
+    print_answer(answer, json)
 
 
 def _check(name: str) -> None:

@@ -6,19 +6,17 @@ question, not one for each step it has done.
 
 from __future__ import annotations
 
-import json as jsonlib
-import sys
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Any
 
 import typer
 from rich.live import Live
 from rich.text import Text
 
 from benchmax import metrics
-from benchmax.cli.output import FAILED, INTERRUPTED, Json, ended_words, safe, stderr, visible
-from benchmax.cli.platform.connection import platform
+from benchmax.cli.output import FAILED, INTERRUPTED, Json, ended_words, print_json_line, safe, stderr, visible
+from benchmax.cli.platform.connection import RunId, platform
 
 if TYPE_CHECKING:
     from benchmax.platform.sdk.client import TrainerClient
@@ -26,10 +24,7 @@ if TYPE_CHECKING:
 REWARD = metrics.REWARD
 
 
-def watch(
-    run_id: Annotated[str, typer.Argument(help="The run's id.")],
-    json: Json = False,
-) -> None:
+def watch(run_id: RunId, json: Json = False) -> None:
     """Follow a run until it ends. Ctrl-C stops watching, not the run. The exit code is 1 unless it completes."""
     with platform() as client:
         run = client.get_run(run_id)
@@ -40,7 +35,7 @@ def watch(
             stderr.print(f"No longer watching. The run continues; stop it with: benchmax stop {safe(run_id)}")
             raise typer.Exit(INTERRUPTED) from None
         run = client.get_run(run_id)
-    stderr.print(f"{safe(run['name'])} {ended_words(run['status'])}. {safe(run['statusReason'])}", soft_wrap=True)
+    stderr.print(f"{safe(run['name'])} {ended_words(run['status'])}. {safe(run['statusReason'])}")
     if run["status"] != "complete":
         raise typer.Exit(FAILED)
 
@@ -109,17 +104,12 @@ def line(news: Mapping[str, Any]) -> str:
 def shown(json: bool = False) -> Iterator[Show]:
     """What shows a run's news: JSON lines, plain lines in a pipe, or one live line."""
     if json:
-        yield lambda news: _write(jsonlib.dumps(dict(news)))
+        yield print_json_line
     elif not stderr.is_terminal:
-        yield lambda news: stderr.print(line(news), markup=False, soft_wrap=True)
+        yield lambda news: stderr.print(line(news), markup=False)
     else:
         with Live(Text("waiting for the first step"), console=stderr, refresh_per_second=8, transient=True) as live:
             yield _LiveLine(live)
-
-
-def _write(text: str) -> None:
-    sys.stdout.write(text + "\n")
-    sys.stdout.flush()
 
 
 class _LiveLine:
@@ -136,4 +126,4 @@ class _LiveLine:
             self._rewards.append(news["reward"])
             self._live.update(Text(f"{line(news)} {sparkline(self._rewards)}", no_wrap=True, overflow="ellipsis"))
         else:
-            self._live.console.print(line(news), markup=False, soft_wrap=True)
+            self._live.console.print(line(news), markup=False)

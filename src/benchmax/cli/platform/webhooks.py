@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import re
-from typing import Annotated
+from collections.abc import Mapping
+from typing import Annotated, Any
 
 import typer
 
-from benchmax.cli.output import Json, new_table, print_json, print_table, safe, stderr, visible
+from benchmax.cli.output import Json, print_answer, print_json, print_rows, safe, stderr, visible
 from benchmax.cli.platform.connection import platform
 from benchmax.errors import UsageError
 
@@ -22,14 +23,12 @@ def list_webhooks(json: Json = False) -> None:
     """Show your webhooks, and how the newest message to each went; never their secrets."""
     with platform() as client:
         found = client.list_webhooks()
-    if json:
-        print_json(found)
-        return
-    table = new_table("id", "address", "events", "newest message")
-    for each in found:
-        last = each["last"]
-        table.add_row(*map(safe, (each["id"], each["url"], ", ".join(each["events"]), last["status"] if last else "-")))
-    print_table(table)
+
+    def cells(each: Mapping[str, Any]) -> tuple[str, ...]:
+        newest = each["last"]["status"] if each["last"] else "-"
+        return each["id"], each["url"], ", ".join(each["events"]), newest
+
+    print_rows(found, json, ("id", "address", "events", "newest message"), cells)
 
 
 @app.command()
@@ -48,8 +47,8 @@ def add(
     if json:
         print_json(made)
         return
-    stderr.print(f"Added as {safe(made['id'])}. Keep the secret now; it is not shown again.", soft_wrap=True)
-    stderr.print(f"Try it with: benchmax webhooks test {safe(made['id'])}", soft_wrap=True)
+    stderr.print(f"Added as {safe(made['id'])}. Keep the secret now; it is not shown again.")
+    stderr.print(f"Try it with: benchmax webhooks test {safe(made['id'])}")
     typer.echo(visible(made["secret"]))
 
 
@@ -58,9 +57,7 @@ def remove(webhook_id: WebhookId, json: Json = False) -> None:
     """Forget a webhook; what waits for it is not sent."""
     with platform() as client:
         answer = client.delete_webhook(webhook_id)
-    stderr.print(safe(answer["message"]))
-    if json:
-        print_json(answer)
+    print_answer(answer, json)
 
 
 @app.command("test")
@@ -68,7 +65,7 @@ def send_test(webhook_id: WebhookId, json: Json = False) -> None:
     """Send an empty message."""
     with platform() as client:
         made = client.test_webhook(webhook_id)
-    stderr.print(f"Queued. See what comes of it with: benchmax webhooks log {safe(webhook_id)}", soft_wrap=True)
+    stderr.print(f"Queued. See what comes of it with: benchmax webhooks log {safe(webhook_id)}")
     if json:
         print_json(made)
 
@@ -78,11 +75,6 @@ def show_log(webhook_id: WebhookId, json: Json = False) -> None:
     """Show what was sent there, newest first."""
     with platform() as client:
         found = client.list_webhook_deliveries(webhook_id)
-    if json:
-        print_json(found)
-        return
-    table = new_table("message", "time", "event", "run", "state", "attempts", "answer", "problem")
-    for each in found:
-        what = (each["id"], each["createdAt"], each["event"], each["runId"] or "-", each["status"], each["attempts"])
-        table.add_row(*map(safe, (*what, each["answer"] or "-", each["problem"] or "-")))
-    print_table(table)
+    fields = ("id", "createdAt", "event", "runId", "status", "attempts", "answer", "problem")
+    columns = ("message", "time", "event", "run", "state", "attempts", "answer", "problem")
+    print_rows(found, json, columns, lambda each: ("-" if each[name] in (None, "") else each[name] for name in fields))

@@ -55,7 +55,8 @@ class Feed(Protocol):
 class FolderFeed:
     """The text files of a folder. Their ids are their paths below it, so an index says nothing about the machine.
 
-    Files that did not change since they were indexed are passed over, and those that have gone are taken out.
+    Files that did not change since they were indexed are passed over; those that have gone, or cannot be read any more,
+    are taken out.
     """
 
     folder: Path
@@ -66,15 +67,19 @@ class FolderFeed:
 
     def entries(self, place: Mapping[str, Any], stamps: Mapping[str, str]) -> Iterator[Entry]:
         files = sorted(_text_files(self.folder), key=lambda path: path.as_posix())
-        self.total = len(files)
+        self.total, self.skipped = len(files), 0
         here = {path.relative_to(self.folder).as_posix() for path in files}
         for gone in sorted(set(stamps) - here):
             yield Entry({}, 0, file=gone)
         for number, path in enumerate(files, 1):
             name = path.relative_to(self.folder).as_posix()
             data = self._read(path)
-            stamp = hashlib.sha256(data).hexdigest() if data is not None else None
-            if data is None or stamps.get(name) == stamp:
+            if data is None:
+                if name in stamps:
+                    yield Entry({}, number, file=name)
+                continue
+            stamp = hashlib.sha256(data).hexdigest()
+            if stamps.get(name) == stamp:
                 continue
             title, content = read_text(name, data.decode("utf-8", "replace"))
             yield Entry({}, number, Document(name, title, content), file=name, stamp=stamp)

@@ -7,50 +7,19 @@ from html.parser import HTMLParser
 from pathlib import PurePath
 from typing import NamedTuple
 
-from benchmax.search.sources.wikitext import tidy
-
 MARKDOWN = frozenset({".md", ".mdx", ".markdown"})
 HTML = frozenset({".html", ".htm"})
 ENDINGS = frozenset({".txt", ".text", ".rst"}) | MARKDOWN | HTML
 """Of files that are read."""
 _HEADING = re.compile(r"^#{1,2}[ \t]+(.+?)[ \t#]*$", re.MULTILINE)
-_SILENT = frozenset({"script", "style", "noscript", "template", "svg", "head"})
-_BLOCKS = frozenset(
-    [
-        "address",
-        "article",
-        "aside",
-        "blockquote",
-        "br",
-        "dd",
-        "div",
-        "dl",
-        "dt",
-        "figure",
-        "footer",
-        "form",
-        "h1",
-        "h2",
-        "h3",
-        "h4",
-        "h5",
-        "h6",
-        "header",
-        "hr",
-        "li",
-        "main",
-        "nav",
-        "ol",
-        "p",
-        "pre",
-        "section",
-        "table",
-        "td",
-        "th",
-        "tr",
-        "ul",
-    ]
-)
+_SPACE = re.compile(r"[ \t\xa0]+")
+_BLANK_LINES = re.compile(r"\n[ \t]*(?:\n[ \t]*)+")
+_SILENT = frozenset({"script", "style", "noscript", "template", "svg"})
+_BLOCKS = frozenset({
+    "address", "article", "aside", "blockquote", "br", "dd", "div", "dl", "dt", "figure", "footer", "form", "h1", "h2",
+    "h3", "h4", "h5", "h6", "header", "hr", "li", "main", "nav", "ol", "p", "pre", "section", "table", "td", "th", "tr",
+    "ul",
+})  # fmt: skip
 
 
 class PlainText(NamedTuple):
@@ -78,6 +47,12 @@ def strip_html(text: str) -> PlainText:
     return PlainText(" ".join("".join(reader.title).split()), tidy("".join(reader.said)))
 
 
+def tidy(text: str) -> str:
+    """Without needless space: no blank lines in a row, no space at the ends of lines."""
+    lines = (_SPACE.sub(" ", line).strip() for line in text.splitlines())
+    return _BLANK_LINES.sub("\n\n", "\n".join(lines)).strip()
+
+
 class _Reader(HTMLParser):
     def __init__(self) -> None:
         super().__init__(convert_charrefs=True)
@@ -95,8 +70,6 @@ class _Reader(HTMLParser):
     def handle_endtag(self, tag: str) -> None:
         self._in_title &= tag != "title"
         self._silent = max(0, self._silent - (tag in _SILENT))
-        if tag == "body":
-            self._silent = 0
         if tag in _BLOCKS:
             self.said.append("\n")
 

@@ -12,6 +12,8 @@ import html
 import re
 from collections.abc import Iterator
 
+from benchmax.search.sources.plain_text import tidy
+
 _HEADING = re.compile(r"^(={1,6})[ \t]*(.*?)[ \t]*\1[ \t]*$", re.MULTILINE)
 _SECTION = re.compile(r"^(?==)", re.MULTILINE)
 _BRACES = re.compile(r"\{\{|\}\}|^[ \t]*\{\||^[ \t]*\|\}(?!\})", re.MULTILINE)
@@ -25,39 +27,21 @@ _TAG = re.compile(r"</?[a-zA-Z][^<>]{0,500}>")
 _QUOTES = re.compile(r"'{2,5}")
 _LIST = re.compile(r"^[*#:;]+[ \t]*", re.MULTILINE)
 _MAGIC = re.compile(r"__[A-Z]{3,30}__")
-_TRAILING = re.compile(r"[ \t\xa0]+")
-_BLANK_LINES = re.compile(r"\n[ \t]*(?:\n[ \t]*)+")
 _EMPTY_BRACKETS = re.compile(r" ?\([\s,;]*\)")
-_DROPPED_TAGS = (
-    "ref",
-    "math",
-    "gallery",
-    "timeline",
-    "score",
-    "syntaxhighlight",
-    "source",
-    "templatestyles",
-    "imagemap",
+_DROPPED_TAG = re.compile(
+    r"<(ref|math|gallery|timeline|score|syntaxhighlight|source|templatestyles|imagemap)\b[^<>]*>", re.IGNORECASE
 )
 _DROPPED_LINKS = ("file:", "image:", "category:", "media:")
 
 
 def plain(text: str) -> str:
     """The text a reader would see, about."""
-    text = _without_pairs(text, "<!--", "-->")
-    for tag in _DROPPED_TAGS:
-        text = _without_tag(text, tag)
+    text = _without_dropped_tags(_without_pairs(text, "<!--", "-->"))
     text = _MEASURE.sub(r"\1 \2", _SET_TEXT.sub(r"\1", text))
     text = "".join(_outside_braces(section) for section in _SECTION.split(text))
     text = _WEB_LINK.sub(r"\1", _links(text))
     text = _HEADING.sub(r"\2", _MAGIC.sub("", _TAG.sub("", text)))
     return tidy(_EMPTY_BRACKETS.sub("", html.unescape(_LIST.sub("", _QUOTES.sub("", text)))))
-
-
-def tidy(text: str) -> str:
-    """Without needless space: no blank lines in a row, no space at the ends of lines."""
-    lines = (_TRAILING.sub(" ", line).strip() for line in text.splitlines())
-    return _BLANK_LINES.sub("\n\n", "\n".join(lines)).strip()
 
 
 def _without_pairs(text: str, opener: str, closer: str) -> str:
@@ -68,21 +52,21 @@ def _without_pairs(text: str, opener: str, closer: str) -> str:
     return "".join([*kept, text[at:]]) if kept or at else text
 
 
-def _without_tag(text: str, tag: str) -> str:
-    """Without `<tag …>…</tag>` and `<tag …/>`."""
-    if f"<{tag}" not in text:
-        return text
-    opener, closer = re.compile(rf"<{tag}\b[^<>]*>", re.IGNORECASE), re.compile(rf"</{tag}[ \t]*>", re.IGNORECASE)
-    kept, at, closed = list[str](), 0, True
-    for found in opener.finditer(text):
+def _without_dropped_tags(text: str) -> str:
+    """Without `<ref …>…</ref>`, `<ref …/>` and their like."""
+    kept, at, unclosed = list[str](), 0, set[str]()
+    for found in _DROPPED_TAG.finditer(text):
         if found.start() < at:
             continue
         kept.append(text[at : found.start()])
-        at = found.end()
-        if closed and not found[0].endswith("/>"):
-            end = closer.search(text, at)
-            closed = end is not None  # when there is no more of them, they are not looked for again
-            at = end.end() if end else at
+        at, tag = found.end(), found[1].lower()
+        if tag in unclosed or found[0].endswith("/>"):
+            continue
+        end = re.compile(rf"</{tag}[ \t]*>", re.IGNORECASE).search(text, at)
+        if end is None:
+            unclosed.add(tag)  # there is no more of them: they are not looked for again
+        else:
+            at = end.end()
     return "".join([*kept, text[at:]])
 
 

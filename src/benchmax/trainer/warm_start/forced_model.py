@@ -7,30 +7,15 @@ the rollouts, the tools' results as observed, every assistant turn as sampled, w
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 
 from benchmax.envs.demonstration import Turn
 from benchmax.envs.types import ChatMessage, ToolDefinition
-from benchmax.inference.tokens.chat import ChatTokens, parse_reply
-from benchmax.inference.tokens.dialogue import TokenDialogue
-from benchmax.models.base import Conversation, ModelClient, Reply, Sampling, TokenSegment, Usage
+from benchmax.inference.tokens.chat import ChatTokens
+from benchmax.inference.tokens.token_model import TokenDialogue
+from benchmax.models.base import Conversation, ModelClient, Reply, Sampling, TokenSegment
 from benchmax.models.text_tools import as_text, plain_text
 from benchmax.trainer.learning.batch import TokenSequence, sequence_of_segments
-
-
-@dataclass(slots=True)
-class ForcedDialogue(TokenDialogue):
-    """A conversation in which the assistant's turns are given."""
-
-    segments: list[TokenSegment] = field(default_factory=list)
-
-    def say(self, new: Sequence[ChatMessage], text: str) -> ChatMessage:
-        """Take in the new messages and the assistant's turn; returns the turn as a message."""
-        observed, said = self.observe(new), [*self.chat.encode(text), *self.chat.end_of_turn]
-        message = parse_reply(text, tools=bool(self.tools), salt=len(self.ids) + len(observed))
-        self.add(new, observed, message, said)
-        self.segments += [TokenSegment(observed, sampled=False), TokenSegment(said, sampled=True)]
-        return message
 
 
 class ForcedModel(ModelClient):
@@ -42,24 +27,15 @@ class ForcedModel(ModelClient):
         self._texts = [turn_text(turn) for turn in turns]
 
     def converse(self, *, tools: Sequence[ToolDefinition] = (), sampling: Sampling = Sampling()) -> Conversation:
-        return _ForcedConversation(ForcedDialogue(self._chat, tuple(tools)), self._texts)
+        return _ForcedConversation(TokenDialogue(self._chat, tuple(tools)), self._texts)
 
 
 class _ForcedConversation(Conversation):
-    def __init__(self, dialogue: ForcedDialogue, texts: Sequence[str]) -> None:
-        self._dialogue, self._texts, self._turn = dialogue, texts, 0
+    def __init__(self, dialogue: TokenDialogue, texts: Sequence[str]) -> None:
+        self._dialogue, self._texts = dialogue, texts
 
     async def reply(self, new: Sequence[ChatMessage], *, max_tokens: int | None = None) -> Reply:
-        dialogue = self._dialogue
-        message = dialogue.say(new, self._texts[min(self._turn, len(self._texts) - 1)])
-        self._turn += 1
-        observed, said = dialogue.segments[-2:]
-        return Reply(
-            message=message,
-            finish="tool_calls" if message.get("tool_calls") else "stop",
-            usage=Usage(len(dialogue.ids) - len(said.ids), len(said.ids)),
-            segments=[observed, said],
-        )
+        return self._dialogue.say(new, self._texts[min(self._dialogue.turns, len(self._texts) - 1)])
 
 
 def turn_text(turn: Turn) -> str:

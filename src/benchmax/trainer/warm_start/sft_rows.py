@@ -20,9 +20,10 @@ from benchmax.envs.datasets.rows import Finding, Row, RowFault, check_messages, 
 from benchmax.envs.types import Messages, ToolDefinition
 from benchmax.errors import DatasetError, ModelRejected
 from benchmax.inference.tokens.chat import ChatTokens
+from benchmax.inference.tokens.token_model import TokenDialogue
 from benchmax.rollouts.host import EnvHost
 from benchmax.trainer.learning.batch import TokenSequence
-from benchmax.trainer.warm_start.forced_model import ForcedDialogue, demonstration_sequence, turn_text
+from benchmax.trainer.warm_start.forced_model import demonstration_sequence, turn_text
 
 OnNote = Callable[[str], None]
 """Called with what a person should know about the rows."""
@@ -161,7 +162,7 @@ def _answer(row: Mapping[str, Any]) -> str:
 
 
 def _sequence(chat: ChatTokens, given: SftRow, tools: Sequence[ToolDefinition]) -> TokenSequence:
-    dialogue = ForcedDialogue(chat, tuple(tools))
+    dialogue = TokenDialogue(chat, tuple(tools))
     new: Messages = list(given.prompt)
     try:
         for turn in given.turns:

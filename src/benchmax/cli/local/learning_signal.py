@@ -64,10 +64,10 @@ def print_signal(signal: Signal, model: str) -> None:
     stderr.print(f"[bold]can {safe(model)} learn it?[/]")
     *facts, forecast = signal.lines() if not signal.advice else signal.lines()[:-1]
     for line in facts:
-        stderr.print(f"  {safe(line)}", soft_wrap=True)
-    stderr.print(f"  [{'green' if signal.learns else 'yellow'}]{safe(forecast)}[/]", soft_wrap=True)
+        stderr.print(f"  {safe(line)}")
+    stderr.print(f"  [{'green' if signal.learns else 'yellow'}]{safe(forecast)}[/]")
     if signal.advice:
-        stderr.print(f"  {safe(signal.advice)}", soft_wrap=True)
+        stderr.print(f"  {safe(signal.advice)}")
 
 
 def signal_in(

@@ -6,7 +6,7 @@ import os
 import threading
 
 
-class ProcessorTime:
+class ProcessorWait:
     """Of the thread that makes it. Where the system does not tell, no time at all."""
 
     def __init__(self) -> None:
@@ -36,8 +36,8 @@ class ProcessorTime:
 _local = threading.local()
 
 
-def this_thread() -> ProcessorTime:
+def this_thread() -> ProcessorWait:
     if not hasattr(_local, "time"):
-        _local.time = ProcessorTime()
-    time: ProcessorTime = _local.time
+        _local.time = ProcessorWait()
+    time: ProcessorWait = _local.time
     return time
