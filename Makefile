@@ -102,7 +102,7 @@ bench: setup ## every number in the documents
 soak: setup ## load and fault tests that take long
 	$(BIN)/pytest -m 'slow and not gpu' --timeout 3600
 	BENCHMAX_TEST_DATABASE=postgres $(BIN)/pytest -m 'not gpu' --timeout 3600 tests/security tests/contract \
-	  tests/integration/test_platform_server.py tests/integration/test_server_*.py
+	  tests/integration/platform/test_platform_server.py tests/integration/platform/test_server_*.py
 
 LANE = -o filterwarnings= -p no:cacheprovider --timeout 900
 

@@ -12,7 +12,8 @@ from sqlalchemy.orm import Session
 from benchmax.platform.store.accounts import users
 from benchmax.platform.store.database import Database
 from benchmax.platform.store.datadir import DataDir
-from benchmax.platform.store.runs import evals, metrics, rollouts, runs
+from benchmax.platform.store.runs import evals, rollouts, runs
+from benchmax.platform.store.statements import upsert
 from benchmax.platform.store.tables import EnvLog, Event, MetricName, MetricValue, RolloutRow, Run
 
 OWNER = "bench@example.org"
@@ -73,12 +74,8 @@ def _run(session: Session, data: DataDir, owner: str, number: int, shape: Shape)
     status = "active" if number % 20 == 0 else "complete"
     run.status, run.latest_step, run.total_steps, run.tags = status, shape.steps, shape.steps, ["bench"]
     names = [f"metric/{each}" for each in range(shape.series)]
-    metrics.write_all(
-        session,
-        MetricName,
-        [{"run_id": run.id, "mode": "train", "name": name} for name in names],
-        ("run_id", "mode", "name"),
-    )
+    rows = [{"run_id": run.id, "mode": "train", "name": name} for name in names]
+    upsert(session, MetricName, rows, key=("run_id", "mode", "name"))
     session.flush()
     session.execute(text(_POINTS), {"run_id": run.id, "last": shape.steps - 1})
     kinds = [("checkpoint", "artifact"), ("points", "feed"), ("points", "feed"), ("points", "feed")]

@@ -15,9 +15,9 @@ from collections import Counter
 from collections.abc import Callable
 from typing import Any
 
+from benchmax.envs.excel.libreoffice_client import SecondOpinion, python_with_uno
 from benchmax.envs.excel.reward import judge
 from benchmax.envs.excel.row_shapes import workbook_of
-from benchmax.envs.excel.second_opinion import SecondOpinion, python_with_uno
 from benchmax.envs.excel.workbook_sandbox import WorkbookSandbox
 from benchmax.envs.excel.workbooks.edit import prefixed
 

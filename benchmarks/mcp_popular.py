@@ -2,8 +2,8 @@
 
     python benchmarks/mcp_popular.py [NAME …] [--write] [--json]
 
-The list and the trial are those of tests/mcp_popular.py; packages are installed into .cache/mcp-popular. `--write` puts
-the table into docs/mcp.md. The exit code is 1 when a server failed.
+The list and the trial are those of tests/support/mcp_popular.py; packages are installed into .cache/mcp-popular.
+`--write` puts the table into docs/mcp.md. The exit code is 1 when a server failed.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from pathlib import Path
 
 HERE = Path(__file__).resolve().parent
 sys.path[:] = [each for each in sys.path if Path(each or ".").resolve() != HERE]  # mcp.py would hide the SDK
-sys.path.insert(0, str(HERE.parent / "tests"))
+sys.path.insert(0, str(HERE.parent / "tests" / "support"))
 
 from mcp_popular import POPULAR, Outcome, Popular, install, trial  # noqa: E402
 

@@ -1,8 +1,9 @@
 """Every speed benchmark on an older commit and on this tree, by turns, so that a busy machine slows both alike.
 
-    python benchmarks/old_and_new.py COMMIT [--only rollouts,engine,trainer,reads,mcp] [--rounds 2]
+    python benchmarks/old_and_new.py COMMIT|FOLDER [--only rollouts,engine,trainer,reads,mcp] [--rounds 2]
+                                     [--model DIRECTORY] [--device cuda]
 
-Each commit runs its own benchmark scripts on its own code, with the packages of this Python. A figure is the median of
+Each tree runs its own benchmark scripts on its own code, with the packages of this Python. A figure is the median of
 the rounds; `new/old` is their quotient. Which direction is better, the figure's name says.
 """
 
@@ -16,6 +17,7 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from statistics import median
 from typing import Any
@@ -24,8 +26,8 @@ HERE = Path(__file__).resolve().parents[1]
 LARGE = ["--clients", "20", "--seconds", "8", "--runs", "50", "--rollouts", "20000", "--points", "200000"]
 BENCHMARKS = {
     "rollouts": ["rollouts.py", "--quick", "--json", "--only", "http,scripted,sleep,open,history"],
-    "engine": ["engine.py", "--model", "{model}", "--device", "cpu", "--batches", "1,8", "--new", "32", "--json"],
-    "trainer": ["trainer.py", "--device", "cpu", "--steps", "4", "--trl-steps", "0"],
+    "engine": ["engine.py", "--model", "{model}", "--device", "{device}", "--batches", "1,8", "--new", "32", "--json"],
+    "trainer": ["trainer.py", "--model", "{model}", "--device", "{device}", "--steps", "4", "--trl-steps", "0"],
     "reads": ["platform_reads.py", "--database", "sqlite", *LARGE, "--json"],
     "mcp": ["mcp.py", "--servers", "20", "--rollouts", "100", "--json"],
 }
@@ -75,8 +77,8 @@ def _json_of(text: str) -> str:
     return "\n".join(lines[next((at for at, line in enumerate(lines) if line[:1] in ("[", "{")), 0) :])
 
 
-def compare(name: str, old: Path, rounds: int) -> None:
-    command = [each.replace("{model}", _model()) for each in BENCHMARKS[name]]
+def compare(name: str, old: Path, rounds: int, places: dict[str, str]) -> None:
+    command = [each.format(**places) for each in BENCHMARKS[name]]
     taken: dict[str, tuple[list[float], list[float]]] = {}
     for _ in range(rounds):
         for side, tree in enumerate((old, HERE)):
@@ -97,18 +99,32 @@ def _model() -> str:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("commit")
+    parser.add_argument("old", help="a commit, or the folder of an older tree")
     parser.add_argument("--only", default=",".join(BENCHMARKS), help="names, with commas")
     parser.add_argument("--rounds", type=int, default=2)
+    parser.add_argument("--model", help="directory of a model; smollm2-135m if not given")
+    parser.add_argument("--device", default="cpu", choices=["cpu", "cuda"])
     args = parser.parse_args()
+    places = {"model": args.model or _model(), "device": args.device}
+    with _tree(args.old) as old:
+        for name in args.only.split(","):
+            compare(name, old, args.rounds, places)
+
+
+@contextmanager
+def _tree(name: str) -> Iterator[Path]:
+    """The folder of that name, or a checkout of that commit for as long as it is needed."""
+    if Path(name).is_dir():
+        yield Path(name).resolve()
+        return
+    git = ["git", "-C", str(HERE), "worktree"]
     with tempfile.TemporaryDirectory() as folder:
         old = Path(folder) / "old"
-        subprocess.run(["git", "-C", str(HERE), "worktree", "add", "--detach", "-q", str(old), args.commit], check=True)
+        subprocess.run([*git, "add", "--detach", "-q", str(old), name], check=True)
         try:
-            for name in args.only.split(","):
-                compare(name, old, args.rounds)
+            yield old
         finally:
-            subprocess.run(["git", "-C", str(HERE), "worktree", "remove", "--force", str(old)], check=True)
+            subprocess.run([*git, "remove", "--force", str(old)], check=True)
 
 
 if __name__ == "__main__":

@@ -37,7 +37,7 @@ from benchmax.platform.server.settings import ServerSettings
 from benchmax.platform.store.database import Database, open_database
 from benchmax.platform.store.datadir import DataDir
 
-sys.path.append(str(Path(__file__).parents[1] / "tests"))
+sys.path.append(str(Path(__file__).parents[1] / "tests" / "support"))
 
 BAR = 0.150
 FLOOR = "healthz"

@@ -26,7 +26,7 @@ os.environ.setdefault("HF_HUB_OFFLINE", "1")
 
 import torch
 
-from benchmax.envs.arithmetic.arithmetic_env import SHOWN, ArithmeticEnv, make_rows
+from benchmax.envs.arithmetic.arithmetic_env import WORKED_EXAMPLE, ArithmeticEnv, make_rows
 from benchmax.envs.datasets import load_examples
 from benchmax.inference.engine.engine import pick_device
 from benchmax.inference.weights.store import resolve
@@ -120,7 +120,10 @@ def trl(args: argparse.Namespace, seed: int) -> dict:
     directory = str(resolve(args.model))
     system = [{"role": "system", "content": ArithmeticEnv.system_prompt}]
     rows = [
-        {"prompt": [*system, *SHOWN, {"role": "user", "content": row["question"]}], "answer": row["ground_truth"]}
+        {
+            "prompt": [*system, *WORKED_EXAMPLE, {"role": "user", "content": row["question"]}],
+            "answer": row["ground_truth"],
+        }
         for row in split(args.task)[0]
     ]
     env, seconds, rewards = ArithmeticEnv(), [], []

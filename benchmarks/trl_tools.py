@@ -19,7 +19,7 @@ from pathlib import Path
 
 os.environ.setdefault("TRL_EXPERIMENTAL_SILENCE", "1")
 ROOT = Path(__file__).resolve().parent.parent
-sys.path[:0] = [str(ROOT / "tests"), str(ROOT / "tests" / "trainers" / "trl")]
+sys.path[:0] = [str(ROOT / "tests" / "support"), str(ROOT / "tests" / "trainers" / "trl")]
 
 from trl import GRPOTrainer  # noqa: E402
 from trl_world import QWEN3, arguments, model  # noqa: E402

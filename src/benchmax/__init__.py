@@ -20,83 +20,47 @@ from typing import TYPE_CHECKING, Any
 from benchmax import published
 
 if TYPE_CHECKING:
-    from benchmax.envs.base_env import BaseEnv
-    from benchmax.envs.datasets.load import check_dataset, load_examples, split_rows
-    from benchmax.envs.example_id import canonical_example_id, make_example
-    from benchmax.envs.reward_helpers import extract_completion_text
-    from benchmax.envs.types import ChatMessage, Example, ToolCall, ToolDefinition, ToolResult, Transcript, Unscored
-    from benchmax.errors import BenchmaxError, RolloutError, UsageError
-    from benchmax.evaluation.compare import compare
-    from benchmax.evaluation.evaluate import evaluate
-    from benchmax.models.base import ModelClient, Sampling
-    from benchmax.models.http import HttpModel
-    from benchmax.models.scripted import ScriptedModel
-    from benchmax.platform.validation import validate_env
-    from benchmax.rewards.functions import Rewards
-    from benchmax.rewards.judge import Judge
-    from benchmax.rewards.ranking import rank_group_rubrics
-    from benchmax.rewards.rubric import Rubric, score_rubrics
-    from benchmax.rewards.tournament import tournament
-    from benchmax.rollouts.groups import run_batch, run_group
-    from benchmax.rollouts.host import EnvHost
-    from benchmax.rollouts.log import read_rollouts
-    from benchmax.rollouts.play import run_rollout
-    from benchmax.rollouts.record import Rollout, Termination
-    from benchmax.rollouts.replay import replay
-    from benchmax.rollouts.settings import RolloutSettings
+    from benchmax.envs.base_env import BaseEnv as BaseEnv
+    from benchmax.envs.datasets.load import check_dataset as check_dataset
+    from benchmax.envs.datasets.load import load_examples as load_examples
+    from benchmax.envs.datasets.load import split_rows as split_rows
+    from benchmax.envs.example_id import canonical_example_id as canonical_example_id
+    from benchmax.envs.example_id import make_example as make_example
+    from benchmax.envs.reward_helpers import extract_completion_text as extract_completion_text
+    from benchmax.envs.types import ChatMessage as ChatMessage
+    from benchmax.envs.types import Example as Example
+    from benchmax.envs.types import ToolCall as ToolCall
+    from benchmax.envs.types import ToolDefinition as ToolDefinition
+    from benchmax.envs.types import ToolResult as ToolResult
+    from benchmax.envs.types import Transcript as Transcript
+    from benchmax.envs.types import Unscored as Unscored
+    from benchmax.errors import BenchmaxError as BenchmaxError
+    from benchmax.errors import RolloutError as RolloutError
+    from benchmax.errors import UsageError as UsageError
+    from benchmax.evaluation.compare import compare as compare
+    from benchmax.evaluation.evaluate import evaluate as evaluate
+    from benchmax.models.base import ModelClient as ModelClient
+    from benchmax.models.base import Sampling as Sampling
+    from benchmax.models.http import HttpModel as HttpModel
+    from benchmax.models.scripted import ScriptedModel as ScriptedModel
+    from benchmax.platform.validation import validate_env as validate_env
+    from benchmax.rewards.functions import Rewards as Rewards
+    from benchmax.rewards.judge import Judge as Judge
+    from benchmax.rewards.ranking import rank_group_rubrics as rank_group_rubrics
+    from benchmax.rewards.rubric import Rubric as Rubric
+    from benchmax.rewards.rubric import score_rubrics as score_rubrics
+    from benchmax.rewards.tournament import tournament as tournament
+    from benchmax.rollouts.groups import run_batch as run_batch
+    from benchmax.rollouts.groups import run_group as run_group
+    from benchmax.rollouts.host import EnvHost as EnvHost
+    from benchmax.rollouts.log import read_rollouts as read_rollouts
+    from benchmax.rollouts.play import run_rollout as run_rollout
+    from benchmax.rollouts.record import Rollout as Rollout
+    from benchmax.rollouts.record import Termination as Termination
+    from benchmax.rollouts.replay import replay as replay
+    from benchmax.rollouts.settings import RolloutSettings as RolloutSettings
 
     __version__: str
-
-__all__ = [  # noqa: RUF022 (grouped by what a name is for)
-    # Environments
-    "BaseEnv",
-    "ChatMessage",
-    "Example",
-    "ToolCall",
-    "ToolDefinition",
-    "ToolResult",
-    "Transcript",
-    "canonical_example_id",
-    "extract_completion_text",
-    "make_example",
-    # Datasets
-    "check_dataset",
-    "load_examples",
-    "split_rows",
-    # Rewards
-    "Judge",
-    "Rewards",
-    "Rubric",
-    "Unscored",
-    "rank_group_rubrics",
-    "score_rubrics",
-    "tournament",
-    # Models
-    "HttpModel",
-    "ModelClient",
-    "Sampling",
-    "ScriptedModel",
-    # Rollouts
-    "EnvHost",
-    "Rollout",
-    "RolloutSettings",
-    "Termination",
-    "read_rollouts",
-    "replay",
-    "run_batch",
-    "run_group",
-    "run_rollout",
-    # Checking and measuring
-    "compare",
-    "evaluate",
-    "validate_env",
-    # Errors
-    "BenchmaxError",
-    "RolloutError",
-    "UsageError",
-    # About
-    "__version__",
-]
 
 _HOMES = {
     "benchmax.envs.base_env": "BaseEnv",
@@ -124,8 +88,10 @@ _HOMES = {
     "benchmax.rollouts.replay": "replay",
     "benchmax.rollouts.settings": "RolloutSettings",
 }
+"""The names for daily use, by the modules that define them."""
 _HOME_OF = {name: module for module, names in _HOMES.items() for name in names.split()}
 
+__all__ = [*_HOME_OF, "__version__"]
 
 published.install()
 

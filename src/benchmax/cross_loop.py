@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import concurrent.futures
 import weakref
 from collections import deque
 from collections.abc import Callable
 from typing import Any
 
-BURST = 64
+CALLS_PER_ITERATION = 64
 """Callbacks run in one iteration of a loop, so that a long queue does not block it."""
 
 
@@ -22,6 +23,11 @@ class LoopCalls:
         self._queue: deque[tuple[Callable[..., Any], tuple[Any, ...]]] = deque()
         self._awake = False
         self._senders: set[asyncio.AbstractEventLoop] = set()
+
+    @classmethod
+    def of(cls, loop: asyncio.AbstractEventLoop) -> LoopCalls:
+        """The one that all callers of a loop share."""
+        return _of_loops.get(loop) or _of_loops.setdefault(loop, cls(loop))
 
     def schedule(self, callback: Callable[..., Any], *args: Any) -> None:
         """Run the callback on the loop soon; from any thread."""
@@ -60,10 +66,25 @@ class LoopCalls:
     def _drain(self) -> None:
         self._awake = False
         try:
-            for _ in range(min(len(self._queue), BURST)):
+            for _ in range(min(len(self._queue), CALLS_PER_ITERATION)):
                 callback, args = self._queue.popleft()
                 callback(*args)
         finally:  # a callback that raises must not stop the others
             if self._queue and not self._awake:
                 self._awake = True
                 asyncio.get_running_loop().call_soon(self._drain)
+
+
+_of_loops: weakref.WeakKeyDictionary[asyncio.AbstractEventLoop, LoopCalls] = weakref.WeakKeyDictionary()
+
+
+def settle(
+    future: asyncio.Future[Any] | concurrent.futures.Future[Any], value: Any, error: BaseException | None = None
+) -> None:
+    """Give a future its value, or its error if there is one, unless nobody waits for it any more."""
+    if future.done():
+        return
+    if error is not None:
+        future.set_exception(error)
+    else:
+        future.set_result(value)

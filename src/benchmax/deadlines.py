@@ -99,8 +99,8 @@ class deadline:
     ) -> None:
         self._timer.discard(self)
         # As asyncio.timeout does: a cancellation by somebody else, meanwhile, takes precedence.
-        ours = self.expired and self._task.uncancel() <= self._cancelling
-        if ours and kind is not None and issubclass(kind, asyncio.CancelledError):
+        cancelled_here = self.expired and self._task.uncancel() <= self._cancelling
+        if cancelled_here and kind is not None and issubclass(kind, asyncio.CancelledError):
             raise TimeoutError from error
 
 

@@ -34,7 +34,7 @@ rollout that the platform plays fails with a `PlatformRolloutError`.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 from benchmax.limits import ERROR_CHARS
@@ -58,9 +58,6 @@ class DatasetError(UsageError):
     def __init__(self, message: str, issues: Sequence[Any] = ()) -> None:
         super().__init__(message)
         self.issues = list(issues)
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        return type(self), (str(self), self.issues)
 
 
 class EnvDefinitionError(UsageError):
@@ -134,9 +131,6 @@ class ModelRateLimited(ModelError):
         super().__init__(message)
         self.retry_after = retry_after
 
-    def __reduce__(self) -> tuple[Any, ...]:
-        return type(self), (str(self), self.retry_after)
-
 
 class ModelRejected(ModelError):
     """The model server refused the request as wrong."""
@@ -144,9 +138,6 @@ class ModelRejected(ModelError):
     def __init__(self, message: str, status: int = 400) -> None:
         super().__init__(message)
         self.status = status
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        return type(self), (str(self), self.status)
 
 
 class ModelProtocolError(ModelError):
@@ -183,3 +174,11 @@ def error_message(error: BaseException) -> str:
 def clean(text: str) -> str:
     """A text of user code as a record can hold it: bounded, and without lone surrogates."""
     return text[:ERROR_CHARS].encode("utf-8", "replace").decode("utf-8")
+
+
+def did_you_mean(name: str, known: Iterable[str]) -> str:
+    """`Did you mean 'x'?` for a name that is nearly a known one, else an empty text: advice that many errors give."""
+    import difflib  # only for a message
+
+    near = difflib.get_close_matches(name, list(known), n=1)
+    return f"Did you mean {near[0]!r}?" if near else ""

@@ -6,6 +6,7 @@ TypeScript (`console/src/chart/metrics.generated.ts`) and the table in `docs/tra
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal, Protocol
@@ -33,29 +34,23 @@ TABLE: list[Metric] = []
 """In the order in which they are shown."""
 
 
-def _metric(
-    key: str,
-    title: str,
-    section: Section,
-    about: str,
-    unit: str = "",
-    better: Better = "",
-    lowest: float | None = None,
-    highest: float | None = None,
-) -> str:
-    TABLE.append(Metric(key, title, section, about, unit, better, lowest, highest))
-    return key
+def _add(metric: Metric) -> str:
+    """Add a metric to the table; returns its key."""
+    TABLE.append(metric)
+    return metric.key
 
 
 def _share(key: str, title: str, section: Section, about: str, better: Better = "") -> str:
-    return _metric(key, title, section, about, "share", better, 0.0, 1.0)
+    return _add(Metric(key, title, section, about, "share", better, 0.0, 1.0))
 
 
 def _count(key: str, title: str, section: Section, about: str, unit: str = "") -> str:
-    return _metric(key, title, section, about, unit, lowest=0.0)
+    return _add(Metric(key, title, section, about, unit, lowest=0.0))
 
 
-REWARD = _metric("reward/mean", "Reward", "main", "Mean reward of all scored rollouts of the step.", "", "up", 0.0, 1.0)
+REWARD = _add(
+    Metric("reward/mean", "Reward", "main", "Mean reward of all scored rollouts of the step.", "", "up", 0.0, 1.0)
+)
 SOLVE_RATE = _share(
     "solve_rate",
     "Solved",
@@ -63,8 +58,10 @@ SOLVE_RATE = _share(
     "Share of rollouts that solved their task: the primary component, or the total where none is named, is 1.",
     "up",
 )
-MAX_AT_K = _metric(
-    "max@k", "Max@k", "main", "Best reward of each prompt's rollouts, averaged over prompts.", "", "up", 0.0, 1.0
+MAX_AT_K = _add(
+    Metric(
+        "max@k", "Max@k", "main", "Best reward of each prompt's rollouts, averaged over prompts.", "", "up", 0.0, 1.0
+    )
 )
 RESPONSE_TOKENS = _count(
     "response_tokens/mean", "Response length", "main", "Mean number of tokens the model wrote in a rollout.", "tokens"
@@ -79,8 +76,8 @@ PASS_AT_K = _share(
 REWARD_STD = _count(
     "reward/std", "Spread of rewards", "rewards", "Standard deviation of rewards. At 0 there is nothing to learn from."
 )
-REWARD_MIN = _metric("reward/min", "Lowest reward", "rewards", "Lowest reward of the step.", better="up")
-REWARD_MAX = _metric("reward/max", "Highest reward", "rewards", "Highest reward of the step.", better="up")
+REWARD_MIN = _add(Metric("reward/min", "Lowest reward", "rewards", "Lowest reward of the step.", better="up"))
+REWARD_MAX = _add(Metric("reward/max", "Highest reward", "rewards", "Highest reward of the step.", better="up"))
 ROLLOUTS = _count("rollouts", "Rollouts", "rollouts", "Rollouts in the step.")
 UNSCORED = _share(
     "unscored",
@@ -111,7 +108,7 @@ GROUPS_GUIDED = _count(
 GROUPS_SKIPPED = _count(
     "skipped_groups", "Groups without signal", "rollouts", "Prompts whose rollouts all have the same reward."
 )
-LOSS = _metric("loss", "Loss", "updates", "Policy loss. Its size says little; watch the reward.")
+LOSS = _add(Metric("loss", "Loss", "updates", "Policy loss. Its size says little; watch the reward."))
 GRAD_NORM = _count("grad_norm", "Gradient norm", "updates", "Length of the gradient before clipping.")
 ENTROPY = _count(
     "entropy",
@@ -124,8 +121,10 @@ MOVED = _count(
     "moved", "Moved in an update", "updates", "How far the updates of the step moved the model: KL, per rollout."
 )
 LEARNING_RATE = _count("lr", "Learning rate", "updates", "Step size of the optimiser.")
-RATIO = _metric(
-    "ratio", "Probability ratio", "updates", "New against old probability of the sampled tokens; 1 is unchanged."
+RATIO = _add(
+    Metric(
+        "ratio", "Probability ratio", "updates", "New against old probability of the sampled tokens; 1 is unchanged."
+    )
 )
 CLIP_FRACTION = _share("clip_fraction", "Clipped tokens", "updates", "Share of tokens whose ratio was clipped.")
 DRIFT = _count(
@@ -190,10 +189,5 @@ def of_part(part: str, key: str) -> str:
 
 def part_rewards(values: Mapping[str, float]) -> dict[str, float]:
     """The mean reward of each part of a composed environment."""
-    found = {}
-    for key, value in values.items():
-        before, slash, rest = key.partition("/")
-        part = rest.removesuffix(f"/{REWARD}")
-        if before == "env" and slash and part != rest:
-            found[part] = value
-    return found
+    found = ((re.fullmatch(of_part("(.+)", REWARD), key), value) for key, value in values.items())
+    return {match[1]: value for match, value in found if match}

@@ -6,13 +6,13 @@ import random
 import socket
 
 DEFAULT_PORT = 8321
-"""Where the platform listens, unless it is told or another does."""
+"""Where the platform listens, unless another port is asked for or this one is taken."""
 QUIET_PORTS = range(20_000, 32_000)
-"""Which systems do not give to whoever asks for any port, as every connection does."""
+"""Ports outside the range from which systems assign one to every outgoing connection."""
 
 
 def is_free(port: int) -> bool:
-    """Whether nobody listens there at the moment."""
+    """Whether nothing listens on the port at the moment."""
     with socket.socket() as probe:
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
@@ -23,7 +23,7 @@ def is_free(port: int) -> bool:
 
 
 def free_port() -> int:
-    """One that nobody is likely to get before it is bound."""
+    """A free port that no other process is likely to get before it is bound."""
     for port in random.SystemRandom().sample(QUIET_PORTS, 100):
         if is_free(port):
             return port

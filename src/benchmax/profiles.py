@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import os
 import tomllib
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -54,13 +55,18 @@ def profile_name() -> str:
     return variable("PROFILE") or str(read_profiles().get("active_profile") or "")
 
 
+def named_profiles(tree: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
+    """The tables of such a content, by the names of their profiles."""
+    tables = tree.get("profiles")
+    return {name: each for name, each in tables.items() if isinstance(each, dict)} if isinstance(tables, dict) else {}
+
+
 def address(setting: str) -> str:
     """An address of the profile in use; empty when there is no profile, or it does not set the address."""
     name = profile_name()
     if not name or setting not in ADDRESSES:
         return ""
-    tables = read_profiles().get("profiles")
-    found = tables.get(name) if isinstance(tables, dict) else None
-    if not isinstance(found, dict):
+    found = named_profiles(read_profiles()).get(name)
+    if found is None:
         raise ConfigError(f"There is no profile {name!r} in {config_path()}. See: benchmax profile list")
     return str(found.get(ADDRESSES[setting]) or "").strip()

@@ -16,7 +16,7 @@ from email.utils import parsedate_to_datetime
 
 # A separate generator, so that seeds set by callers are not affected.
 _random = random.Random()
-_LATER = 0.03
+_EXTRA_SHARE = 0.03
 """Share added to a pause that a server asked for, so that clients refused together do not return together."""
 
 
@@ -24,7 +24,7 @@ def pause(attempt: int, first: float, longest: float, asked: float | None = None
     """Seconds to wait after attempt number `attempt` (from 1): what the server asked for, or a random part, at least
     half, of a span that grows from `first` to `longest`."""
     if asked:
-        return asked * _random.uniform(1.0, 1.0 + _LATER)
+        return asked * _random.uniform(1.0, 1.0 + _EXTRA_SHARE)
     span = min(longest, first * growth ** min(attempt - 1, 60))
     return _random.uniform(span / 2, span)
 

@@ -11,12 +11,12 @@ import inspect
 import json
 from collections import deque
 from collections.abc import Awaitable, Callable, Iterable
+from contextlib import suppress
 from dataclasses import dataclass
-from types import TracebackType
 from typing import TYPE_CHECKING, Any, Literal, Self, TypeAlias, get_args
 
 from benchmax.errors import ConfigError
-from benchmax.models.base import Reply
+from benchmax.models.base import Reply, Usage
 from benchmax.models.scripted import ScriptedModel
 
 if TYPE_CHECKING:
@@ -101,9 +101,7 @@ class FakeModelServer:
         await web.TCPSite(self._runner, "127.0.0.1", 0, backlog=1024).start()
         return self
 
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    async def __aexit__(self, *exception: object) -> None:
         self._stopping.set()
         if self._runner is not None:
             await self._runner.cleanup()
@@ -136,7 +134,8 @@ class FakeModelServer:
 
         try:
             answer = self.script if isinstance(self.script, str) else self.script(body)
-            return _response(await answer if inspect.isawaitable(answer) else answer)
+            answer = await answer if inspect.isawaitable(answer) else answer
+            return answer if isinstance(answer, web.StreamResponse) else web.json_response(_completion(answer))
         except web.HTTPException:
             raise  # an answer, to aiohttp
         except Exception as error:
@@ -149,10 +148,8 @@ class FakeModelServer:
         good = json.dumps(_completion("ok"))
         match fault.kind:
             case "stall":
-                try:
+                with suppress(TimeoutError):
                     await asyncio.wait_for(self._stopping.wait(), fault.seconds)
-                except TimeoutError:
-                    pass
                 return web.Response(text=good, content_type="application/json")
             case "reset":
                 return await _reset(request, good.encode())
@@ -182,35 +179,21 @@ async def _reset(request: web.Request, body: bytes) -> web.StreamResponse:
     return response
 
 
-def _response(answer: Any) -> web.StreamResponse:
-    from aiohttp import web
-
-    if isinstance(answer, web.StreamResponse):
-        return answer
-    return web.json_response(_completion(answer))
-
-
 def _completion(answer: str | dict[str, Any] | Reply) -> dict[str, Any]:
     if isinstance(answer, dict) and "choices" in answer:
         return answer
-    finish, prompt_tokens, completion_tokens = "stop", 1, 1
-    if isinstance(answer, Reply):
-        message: dict[str, Any] = dict(answer.message)
-        finish = answer.finish
-        prompt_tokens, completion_tokens = answer.usage.prompt_tokens, answer.usage.completion_tokens
-    elif isinstance(answer, str):
-        message = {"role": "assistant", "content": answer}
-    else:
-        message = {"role": "assistant", "content": None, **answer}
-        finish = "tool_calls" if message.get("tool_calls") else "stop"
-    total = prompt_tokens + completion_tokens
+    if not isinstance(answer, Reply):
+        given = answer if isinstance(answer, dict) else {"content": answer}
+        message: Any = {"role": "assistant", "content": None, **given}
+        answer = Reply(message, "tool_calls" if message.get("tool_calls") else "stop", Usage(1, 1))
+    prompt, completion = answer.usage.prompt_tokens, answer.usage.completion_tokens
     return {
         "id": "chatcmpl-fake",
         "object": "chat.completion",
         "created": 0,
         "model": "fake",
-        "choices": [{"index": 0, "message": message, "finish_reason": finish}],
-        "usage": {"prompt_tokens": prompt_tokens, "completion_tokens": completion_tokens, "total_tokens": total},
+        "choices": [{"index": 0, "message": answer.message, "finish_reason": answer.finish}],
+        "usage": {"prompt_tokens": prompt, "completion_tokens": completion, "total_tokens": prompt + completion},
     }
 
 

@@ -20,7 +20,7 @@ import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
+sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "support"))
 
 from platform_world import LiveServer
 
@@ -49,7 +49,7 @@ def train_toy(folder: Path, steps: int = 12) -> Path:
     from benchmax.trainer.config import build_config
     from benchmax.trainer.start import train
     from benchmax.trainer.task import Task
-    from benchmax.trainer.tiny import make_tiny
+    from benchmax.trainer.tiny_model import make_tiny
 
     class DigitsEnv(BaseEnv):
         """Pays for digits, and a little for short answers."""

@@ -36,6 +36,8 @@ def title(page) -> str:
 
 
 def open_sample(page, index: int = 0) -> None:
+    page.locator(".ro-sample").nth(index).wait_for()
+    until(page, page.locator(".ro-waiting").count, 0)  # steps come one by one: the first there need not be the newest
     page.locator(".ro-sample").nth(index).click()
     page.locator("[data-transcript] .ro-block").first.wait_for()
 

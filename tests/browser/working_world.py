@@ -15,7 +15,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
-sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
+sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "support"))
 
 from console_world import EMAIL, PASSWORD, ConsoleWorld
 
@@ -78,7 +78,7 @@ def working(folder: Path, link: Sequence[str] = (), **settings) -> Iterator[Work
     of this machine it may use besides its toy."""
     from benchmax.inference.weights.store import models_dir
     from benchmax.platform.runner.supervisor import Supervisor
-    from benchmax.trainer.tiny import make_tiny
+    from benchmax.trainer.tiny_model import make_tiny
 
     store, own = folder / "store", models_dir()
     with stored_models(store), WorkingWorld(folder, **settings) as world:
@@ -121,7 +121,7 @@ def add_never_ending(name: str) -> None:
     import torch
     from transformers import AutoModelForCausalLM
 
-    from benchmax.trainer.tiny import make_tiny
+    from benchmax.trainer.tiny_model import make_tiny
 
     folder = make_tiny(model_folder(name), hidden=32, layers=2, context=100_000)
     model = AutoModelForCausalLM.from_pretrained(folder)

@@ -319,7 +319,7 @@ def test_nothing_outlives_a_killed_program(tmp_path: Path, how: signal.Signals) 
     program = f"""
 import asyncio, sys
 from pathlib import Path
-sys.path.insert(0, {str(Path(__file__).parents[1])!r})
+sys.path.insert(0, {str(Path(__file__).parents[1] / "support")!r})
 from mcp_world import left_behind, opened
 async def main():
     async with opened(Path({str(make_workdir(tmp_path / "w"))!r}), servers=3) as env:

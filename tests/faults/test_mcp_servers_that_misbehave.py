@@ -13,8 +13,9 @@ import pytest
 
 from benchmax.envs.mcp import ParallelMcpEnv
 from benchmax.envs.mcp.client.mcp_session import MOST_UNANSWERED, NoAnswer
-from benchmax.envs.mcp.client.output_tail import TAIL_LINES, OutputTail
+from benchmax.envs.mcp.client.output_tail import OutputTail
 from benchmax.envs.mcp.client.stdio_session import StdioSession
+from benchmax.envs.remote.output_lines import TAIL_LINES
 from benchmax.errors import McpError
 from mcp_world import PROBE, make_workdir, opened
 

@@ -29,7 +29,7 @@ from benchmax.trainer.learning.batch import TokenSequence
 from benchmax.trainer.learning.learner import Learner
 from benchmax.trainer.learning.policy import Policy
 from benchmax.trainer.rundir import read_metrics
-from benchmax.trainer.tiny import TEMPLATE, make_tiny
+from benchmax.trainer.tiny_model import TEMPLATE, make_tiny
 from benchmax.trainer.warm_start.supervised_steps import train_epochs
 from runner_world import is_running
 

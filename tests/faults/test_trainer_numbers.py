@@ -17,7 +17,7 @@ from benchmax.trainer.checkpoint import find_checkpoint
 from benchmax.trainer.learning.learner import Learner
 from benchmax.trainer.rundir import read_metrics
 from benchmax.trainer.start import Task, train
-from benchmax.trainer.tiny import make_tiny
+from benchmax.trainer.tiny_model import make_tiny
 from training_world import config, go
 
 cuda = pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device")

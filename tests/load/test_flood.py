@@ -21,7 +21,7 @@ from benchmax.platform.store.runs import events, metrics
 from platform_world import make_run
 from server_process import ServerProcess
 
-FLOOD = Path(__file__).parents[1] / "flood.py"
+FLOOD = Path(__file__).parents[1] / "support" / "flood.py"
 SLOWEST_SECONDS, MEMORY_BYTES, LOG_BYTES = 0.5, 600e6, 10e6
 MB = 1_000_000
 

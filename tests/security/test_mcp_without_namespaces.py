@@ -14,7 +14,7 @@ import pytest
 from benchmax.sandbox.inside.landlock import version as landlock_version
 from mcp_world import make_workdir
 
-TESTS = Path(__file__).parents[1]
+TESTS = Path(__file__).parents[1] / "support"
 
 pytestmark = pytest.mark.skipif(
     not shutil.which("unshare") or os.geteuid() != 0 or landlock_version() < 1,

@@ -62,7 +62,7 @@ async def test_a_judge_reaches_the_platforms_models_and_no_more(monkeypatch: pyt
     app.router.add_route("*", "/{path:.*}", answer)
     async with TestServer(app) as server:
         url = f"http://127.0.0.1:{server.port}"
-        monkeypatch.setattr(sandboxing, "_told", {"platform": url})
+        monkeypatch.setattr(sandboxing, "_from_runner", {"platform": url})
         confined = Confinement(closed_ports=(server.port or 0,))
         with sandboxing.reachable_models(confined) as variables:
             env = await open_remote_env(dump_bundle(Judged), sandbox=confined, variables=variables)

@@ -17,7 +17,7 @@ from benchmax.platform.sdk.static_export import export_static
 from benchmax.platform.store.accounts.secrets import Vault
 from benchmax.platform.store.queue import jobs
 from benchmax.platform.store.runs import evals
-from benchmax.trainer.tiny import make_tiny
+from benchmax.trainer.tiny_model import make_tiny
 from living import content, files_under
 from runner_world import get, wait_until
 from session_world import bundled, fake_model, store_run, supervised

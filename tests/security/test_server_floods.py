@@ -16,7 +16,7 @@ from contextlib import ExitStack, closing
 import pytest
 
 from benchmax.files import logs
-from benchmax.platform.server.security import bodies, connections
+from benchmax.platform.server.security import body_limits, connection_limits
 from benchmax.platform.server.security import middleware as guard
 from benchmax.platform.server.services import run_feed
 from benchmax.platform.store.runs import events
@@ -62,7 +62,7 @@ def half_open(world, stack, count):
 
 
 def test_half_open_connections_are_in_nobodys_way(world, monkeypatch):
-    monkeypatch.setattr(connections, "HEADER_SECONDS", 100.0)
+    monkeypatch.setattr(connection_limits, "HEADER_SECONDS", 100.0)
     with ExitStack() as stack:
         half_open(world, stack, 300)
         began = time.monotonic()
@@ -73,7 +73,7 @@ def test_half_open_connections_are_in_nobodys_way(world, monkeypatch):
 
 
 def test_half_open_connections_are_given_up(world, monkeypatch):
-    monkeypatch.setattr(connections, "HEADER_SECONDS", 0.5)
+    monkeypatch.setattr(connection_limits, "HEADER_SECONDS", 0.5)
     with ExitStack() as stack:
         assert all(map(is_closed, half_open(world, stack, 100)))
 
@@ -81,7 +81,7 @@ def test_half_open_connections_are_given_up(world, monkeypatch):
 def test_a_connection_that_has_just_come_is_not_closed_for_others(world, monkeypatch):
     """Under a flood a request is read late: 300 connections come between it and its connection."""
     for name in ("CHANCE_SECONDS", "HEADER_SECONDS"):
-        monkeypatch.setattr(connections, name, 100.0)  # on a busy machine it is not "just" otherwise
+        monkeypatch.setattr(connection_limits, name, 100.0)  # on a busy machine it is not "just" otherwise
     with ExitStack() as stack:
         first = stack.enter_context(closing(dial(world)))
         for _ in range(300):
@@ -91,16 +91,16 @@ def test_a_connection_that_has_just_come_is_not_closed_for_others(world, monkeyp
 
 
 def test_those_that_wait_too_long_make_room(world, monkeypatch):
-    monkeypatch.setattr(connections, "CHANCE_SECONDS", 0.0)
+    monkeypatch.setattr(connection_limits, "CHANCE_SECONDS", 0.0)
     with ExitStack() as stack:
         first = stack.enter_context(closing(dial(world)))
-        for _ in range(2 * connections.WAITING_PER_ADDRESS):
+        for _ in range(2 * connection_limits.WAITING_PER_ADDRESS):
             stack.enter_context(closing(dial(world)))
         assert is_closed(first)
 
 
 def test_a_second_request_gets_no_more_time_than_the_first(world, monkeypatch):
-    monkeypatch.setattr(connections, "HEADER_SECONDS", 1.0)
+    monkeypatch.setattr(connection_limits, "HEADER_SECONDS", 1.0)
     with closing(dial(world)) as connection:
         connection.sendall(f"GET /healthz HTTP/1.1\r\nHost: 127.0.0.1:{world.port}\r\n\r\n".encode())
         assert read_answer(connection).startswith(b"HTTP/1.1 200")
@@ -113,7 +113,7 @@ def test_a_second_request_gets_no_more_time_than_the_first(world, monkeypatch):
 @pytest.mark.parametrize("path", ["/login", "/api/auth/device/code", "/api/auth/device/token"])
 def test_strangers_send_little(world, path):
     with world.client() as client:
-        assert client.post(path, content=b"x" * (bodies.OPEN_BYTES + 1)).status_code == 413
+        assert client.post(path, content=b"x" * (body_limits.OPEN_BYTES + 1)).status_code == 413
 
         def pieces():
             for _ in range(100):
@@ -127,7 +127,7 @@ def test_strangers_send_little(world, path):
 
 
 def test_a_body_that_does_not_come_is_not_waited_for(world, monkeypatch):
-    monkeypatch.setattr(bodies, "BODY_SECONDS", 1.0)
+    monkeypatch.setattr(body_limits, "BODY_SECONDS", 1.0)
     for path, more in (("/login", ""), ("/v1/corpora", f"Authorization: Bearer {world.key}\r\n")):
         with closing(dial(world)) as connection:
             head = f"POST {path} HTTP/1.1\r\nHost: 127.0.0.1:{world.port}\r\n{more}Content-Length: 100\r\n\r\n"
@@ -138,7 +138,7 @@ def test_a_body_that_does_not_come_is_not_waited_for(world, monkeypatch):
 
 
 def test_all_bodies_together_have_a_bound(world, monkeypatch):
-    monkeypatch.setattr(bodies, "HELD_BYTES", 200_000)
+    monkeypatch.setattr(body_limits, "HELD_BYTES", 200_000)
     with world.client(world.key) as client:
         body = {"query": "x" * 9000, "filters": {"x": "y" * 300_000}}
         answer = client.post("/v1/corpora/none/search", json=body)
@@ -149,7 +149,7 @@ def test_all_bodies_together_have_a_bound(world, monkeypatch):
 
 
 def test_bodies_come_no_faster_than_others_can_bear(world, monkeypatch):
-    monkeypatch.setattr(bodies, "FASTEST_RATE", 1_000_000.0)
+    monkeypatch.setattr(body_limits, "FASTEST_RATE", 1_000_000.0)
     began, done = time.monotonic(), threading.Event()
 
     def send():
@@ -243,15 +243,15 @@ def test_logs_are_put_aside_while_they_are_written(tmp_path, monkeypatch):
 
 
 def test_what_strangers_provoke_is_logged_a_few_times_a_minute():
-    few = connections.FewLines()
+    few = connection_limits.FewLines()
     record = logging.LogRecord("uvicorn.error", logging.WARNING, "", 0, "Invalid HTTP request received.", (), None)
-    assert sum(few.filter(record) for _ in range(10_000)) == connections.LINES_PER_MINUTE
+    assert sum(few.filter(record) for _ in range(10_000)) == connection_limits.LINES_PER_MINUTE
 
 
 def test_a_server_has_room_for_many_connections():
-    code = "import resource; from benchmax.platform.server.security import connections as c; "
+    code = "import resource; from benchmax.platform.server.security import connection_limits as c; "
     code += "resource.setrlimit(resource.RLIMIT_NOFILE, (256, resource.getrlimit(resource.RLIMIT_NOFILE)[1])); "
     code += "c.prepare_process(); print(resource.getrlimit(resource.RLIMIT_NOFILE)[0])"
     told = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
-    assert int(told.stdout) == (connections.OPEN_FILES if hard < 0 else min(hard, connections.OPEN_FILES))
+    assert int(told.stdout) == (connection_limits.OPEN_FILES if hard < 0 else min(hard, connection_limits.OPEN_FILES))

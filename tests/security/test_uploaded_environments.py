@@ -12,7 +12,7 @@ from benchmax.bundle import dump_bundle
 from benchmax.envs.base_env import BaseEnv
 from benchmax.errors import SandboxUnavailable
 from benchmax.platform.runner.children import doctor_child, sandboxing
-from benchmax.platform.runner.jobs.sandboxing import sandbox_message
+from benchmax.platform.runner.jobs.sandboxing import machine_message
 from benchmax.platform.store.accounts import users
 from benchmax.platform.store.database import open_database
 from benchmax.platform.store.datadir import DataDir
@@ -23,7 +23,7 @@ pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="the sandbox nee
 
 @pytest.fixture
 def data(tmp_path, monkeypatch):
-    monkeypatch.setattr(sandboxing, "_told", {})
+    monkeypatch.setattr(sandboxing, "_from_runner", {})
     monkeypatch.delenv("BENCHMAX_SANDBOX_INSIST", raising=False)
     found = DataDir(tmp_path / "data").create()
     found.secret_key.write_text("the key of all secrets")
@@ -71,10 +71,10 @@ def test_the_platforms_address_and_who_else_there_is_are_told(data):
         with database.write() as session:
             users.ensure_user(session, "one@example.com", "admin")
         told = {"several_users": False, "closed_ports": [7331], "platform": "http://127.0.0.1:7331"}
-        assert sandbox_message(database, data)["sandbox"] == told
+        assert machine_message(database, data)["sandbox"] == told
         with database.write() as session:
             users.ensure_user(session, "two@example.com")
-        assert sandbox_message(database, data)["sandbox"]["several_users"] is True
+        assert machine_message(database, data)["sandbox"]["several_users"] is True
     finally:
         database.close()
 

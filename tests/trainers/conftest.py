@@ -1,6 +1,6 @@
 """The tests of an outside trainer are collected where it is installed: in its own virtual environment."""
 
-from benchmax.adapters.versions import installed_version
+from benchmax.adapters.trainer_status import installed_version
 
 TRAINERS = {
     "trl": "trl",

@@ -11,7 +11,7 @@ from benchmax.adapters.batches import FailedBatches, play_batch, summary
 from benchmax.adapters.engine_model import Ask, Drawn, EngineModel
 from benchmax.adapters.trajectory import steps_of, trajectory_of
 from benchmax.errors import ContextExceeded, RolloutError
-from benchmax.inference.local import LocalModel
+from benchmax.inference.local_model import LocalModel
 from benchmax.inference.tokens.chat import ChatTokens
 from benchmax.models.base import Sampling
 from benchmax.rollouts import EnvHost, RolloutSettings, run_group

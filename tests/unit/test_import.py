@@ -41,7 +41,7 @@ def test_import_is_quick() -> None:
         "from benchmax import BaseEnv, EnvHost, ScriptedModel, evaluate, load_examples, run_rollout",
         "from benchmax import Rewards, Rubric, Judge, validate_env",
         "import benchmax.testing",
-        "import benchmax.cli.app",
+        "from benchmax.cli.app import app",
     ],
 )
 def test_nothing_heavy_is_loaded(statement: str) -> None:

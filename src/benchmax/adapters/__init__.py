@@ -1,13 +1,13 @@
 """Our environments in other trainers: one folder per trainer, over one shared core. Start reading at `adapter`.
 
-adapter       what an adapter says of itself, and the door `benchmax.trainers`
+adapter       how an adapter describes itself; the entry-point group `benchmax.trainers`
 versions      which trainers are installed here, which versions work, what to pin
 engine_model  an outside trainer's engine behind our model port, token ids in and out
 batched_engine  an engine that generates in the trainer's own thread, in batches
 batches       a trainer's batch of rows played as groups of rollouts
 trajectory    a rollout as trainers take it: ids, masks, log-probs, rewards for each token
 examples      examples carried through a trainer's dataset
-pushed_rollout  a rollout whose model speaks from outside: a trainer that holds the conversation
+pushed_rollout  a rollout whose turns come from a trainer that holds the conversation
 env_session   an environment held open for a trainer that is not asynchronous
 
     trl, skyrl, tinker, verifiers, openenv, verl, …   one folder per trainer

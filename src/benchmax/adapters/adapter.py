@@ -1,4 +1,4 @@
-"""What an adapter says of itself. Its entry in the group `benchmax.trainers` names such an object.
+"""How an adapter describes itself. Its entry in the group `benchmax.trainers` names such an object.
 
     [project.entry-points."benchmax.trainers"]
     trl = "benchmax.adapters.trl:ADAPTER"

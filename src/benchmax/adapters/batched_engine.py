@@ -26,7 +26,6 @@ QUIET_SECONDS = 0.01
 
 class _Pending(NamedTuple):
     ask: Ask
-    loop: asyncio.AbstractEventLoop
     future: asyncio.Future[Drawn]
 
 
@@ -40,8 +39,7 @@ class BatchedEngine:
 
     async def sample(self, ask: Ask) -> Drawn:
         """What the engine draws for one turn."""
-        loop = asyncio.get_running_loop()
-        pending = _Pending(ask, loop, loop.create_future())
+        pending = _Pending(ask, asyncio.get_running_loop().create_future())
         self._asked.put(pending)
         return await pending.future
 
@@ -78,15 +76,15 @@ class BatchedEngine:
             drawn = list(self._generate([pending.ask for pending in batch]))
         except Exception as error:
             for pending in batch:
-                _tell(pending, pending.future.set_exception, error)
+                _settle(pending.future, pending.future.set_exception, error)
             return
         for pending, each in zip(batch, drawn, strict=True):
-            _tell(pending, pending.future.set_result, each)
+            _settle(pending.future, pending.future.set_result, each)
 
 
-def _tell(pending: _Pending, how: Callable[[Any], None], what: object) -> None:
-    def tell() -> None:
-        if not pending.future.done():  # its rollout may have run out of time
+def _settle(future: asyncio.Future[Drawn], how: Callable[[Any], None], what: object) -> None:
+    def settle() -> None:
+        if not future.done():  # its rollout may have run out of time
             how(what)
 
-    pending.loop.call_soon_threadsafe(tell)
+    future.get_loop().call_soon_threadsafe(settle)

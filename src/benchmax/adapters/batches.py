@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Hashable, Iterator, Sequence
+from collections.abc import Hashable, Iterable, Iterator, Sequence
+from typing import TypeVar
 
 from benchmax import limits
 from benchmax.envs.types import Example
@@ -21,6 +22,9 @@ from benchmax.rollouts.record import Rollout, Termination
 from benchmax.rollouts.settings import RolloutSettings
 
 logger = logging.getLogger(__name__)
+
+K = TypeVar("K", bound=Hashable)
+T = TypeVar("T")
 
 
 async def play_batch(
@@ -39,9 +43,7 @@ async def play_batch(
     Rows with the same entry in `groups` are siblings, scored together (`compute_group_reward`); without it, rows with
     the same example are.
     """
-    places: dict[Hashable, list[int]] = {}
-    for index, row in enumerate(rows):
-        places.setdefault(row["id"] if groups is None else groups[index], []).append(index)
+    places = places_of([row["id"] for row in rows] if groups is None else groups)
     largest = max(map(len, places.values()), default=1)
     gate = asyncio.Semaphore(max(1, concurrency // largest))
 
@@ -52,21 +54,26 @@ async def play_batch(
                 return await run_group(host, example, model, settings, samples=samples, split=split, step=step)
             except Exception as error:
                 logger.exception("A group of rollouts failed; its rows go without a reward.")
-                return [_failed(host, example, model, sample, error, split, step) for sample in samples]
+                lost = [new_rollout(host, example, model, sample=n, split=split, step=step) for n in samples]
+                for rollout in lost:
+                    fail(rollout, error, Termination.ENV_ERROR, "run_group")
+                return lost
 
-    played: list[Rollout | None] = [None] * len(rows)
-    for indices, group in zip(places.values(), await all_or_cancel(map(one, places.values())), strict=True):
-        for index, rollout in zip(indices, group, strict=True):
-            played[index] = rollout
-    return [rollout for rollout in played if rollout is not None]
+    return in_places(places.values(), await all_or_cancel(map(one, places.values())))
 
 
-def _failed(
-    host: EnvHost, example: Example, model: ModelClient, sample: int, error: Exception, split: str, step: int | None
-) -> Rollout:
-    rollout = new_rollout(host, example, model, sample=sample, split=split, step=step)
-    fail(rollout, error, Termination.ENV_ERROR, "run_group")
-    return rollout
+def places_of(keys: Iterable[K]) -> dict[K, list[int]]:
+    """Where each key stands."""
+    places: dict[K, list[int]] = {}
+    for index, key in enumerate(keys):
+        places.setdefault(key, []).append(index)
+    return places
+
+
+def in_places(places: Iterable[Sequence[int]], parts: Iterable[Sequence[T]]) -> list[T]:
+    """The items of all parts, each in its place."""
+    found = {i: each for at, part in zip(places, parts, strict=True) for i, each in zip(at, part, strict=True)}
+    return [found[index] for index in range(len(found))]
 
 
 def summary(rollouts: Sequence[Rollout]) -> dict[str, float]:

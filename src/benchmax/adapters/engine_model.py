@@ -51,7 +51,7 @@ EndSession = Callable[[str], Awaitable[None]]
 
 
 class EngineModel(TokenModel):
-    """A model that somebody else's engine runs."""
+    """A model that an outside trainer's engine runs."""
 
     def __init__(
         self,

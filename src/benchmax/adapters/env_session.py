@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import asyncio
 import atexit
+import json
 import logging
 import threading
 import weakref
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Mapping
 from concurrent.futures import Future
+from functools import partial
 from typing import Any, Self, TypeVar
 
 from benchmax.envs.base_env import BaseEnv
+from benchmax.envs.loading import load_env_class, make_env
 from benchmax.rollouts.host import EnvHost
 
 logger = logging.getLogger(__name__)
@@ -44,6 +47,10 @@ class EnvSession:
             future.cancel()
             raise
 
+    async def outcome(self, work: Coroutine[Any, Any, T]) -> T:
+        """The same for a caller on another event loop, with which `work` is cancelled."""
+        return await asyncio.wrap_future(self.start(work))
+
     def start(self, work: Coroutine[Any, Any, T]) -> Future[T]:
         """Begin `work` on the session's loop."""
         return asyncio.run_coroutine_threadsafe(work, self.loop)
@@ -68,6 +75,25 @@ class EnvSession:
 
     def __exit__(self, *error: object) -> None:
         self.close()
+
+
+_shared: dict[str, EnvSession] = {}
+_opening = threading.Lock()
+
+
+def shared_session(key: str, open_session: Callable[[], EnvSession]) -> EnvSession:
+    """The session of this key, opened once in this process and closed at its end."""
+    with _opening:
+        if key not in _shared:
+            _shared[key] = open_session()
+        return _shared[key]
+
+
+def named_session(env: str, env_args: Mapping[str, Any]) -> EnvSession:
+    """The environment of this name with these arguments, opened once in this process."""
+    arguments = dict(env_args)
+    key = json.dumps([env, arguments], sort_keys=True, default=str)
+    return shared_session(key, lambda: EnvSession(partial(make_env, load_env_class(env), arguments)))
 
 
 def _at_exit(close: Callable[[], None]) -> None:

@@ -7,8 +7,8 @@ the prompt's first message the example's id.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
+from collections.abc import Iterable, Mapping
+from typing import Any, cast
 
 from benchmax.envs.base_env import BaseEnv, with_system_prompt
 from benchmax.envs.example_id import make_example
@@ -26,11 +26,12 @@ def carry(example: Example) -> dict[str, str]:
     return {COLUMN: json.dumps(example, ensure_ascii=False)}
 
 
-def carried(row: Mapping[str, Any], prompt: Sequence[ChatMessage]) -> Example:
-    """The example of a row; a row that nobody prepared is its prompt, with its other columns as the task."""
+def carried(row: Mapping[str, Any], prompt: Iterable[Mapping[str, Any]]) -> Example:
+    """The example of a row; one that no adapter prepared is its prompt, with the other columns as the task."""
     text = row.get(COLUMN)
     if text is None:
-        return make_example(prompt_messages=[ChatMessage(**message) for message in prompt], task=dict(row))
+        messages = [cast(ChatMessage, dict(message)) for message in prompt]
+        return make_example(prompt_messages=messages, task=dict(row))
     try:
         example: Example = json.loads(text)
     except (TypeError, ValueError) as error:

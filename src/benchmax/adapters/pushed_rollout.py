@@ -1,4 +1,4 @@
-"""A rollout whose model speaks from outside: for trainers that hold the conversation and step an environment.
+"""A rollout whose turns come from outside: for trainers that hold the conversation and step an environment.
 
 The rollout itself is ours, played on the environment's session with its tools, budgets and rewards, by a model that
 waits for what the trainer sampled. All calls of a turn run; `max_turns` holds. Methods may be called from any thread,
@@ -26,8 +26,8 @@ Action = str | ChatMessage
 """A turn of the model: its text, with calls in it, or its message."""
 
 
-def left_out(session: EnvSession) -> str | None:
-    """What of the environment's reward is never computed here; None when nothing is."""
+def group_reward_warning(session: EnvSession) -> str | None:
+    """A warning that rewards of a group are not computed here; None for an environment without them."""
     if not session.host.overrides("compute_group_reward"):
         return None
     return (
@@ -89,23 +89,16 @@ class PushedModel(ModelClient):
     def __init__(self, loop: asyncio.AbstractEventLoop, name: str) -> None:
         self.name = name
         self._loop = loop
-        self._actions: asyncio.Queue[Action | ModelError] = asyncio.Queue()
+        self.actions: asyncio.Queue[Action | ModelError] = asyncio.Queue()
         self.observed: queue.SimpleQueue[Messages | None] = queue.SimpleQueue()
         """The messages before each turn of the model; None when there will be no further turn."""
 
     def push(self, action: Action | ModelError) -> None:
         """The model's next turn, or why there is none; from any thread."""
-        self._loop.call_soon_threadsafe(self._actions.put_nowait, action)
+        self._loop.call_soon_threadsafe(self.actions.put_nowait, action)
 
     def converse(self, *, tools: Sequence[ToolDefinition] = (), sampling: Sampling = Sampling()) -> Conversation:
         return _PushedConversation(self, bool(tools))
-
-    async def next_action(self, new: Sequence[ChatMessage]) -> Action:
-        self.observed.put(list(new))
-        action = await self._actions.get()
-        if isinstance(action, ModelError):
-            raise action
-        return action
 
 
 class _PushedConversation(Conversation):
@@ -113,7 +106,10 @@ class _PushedConversation(Conversation):
         self._model, self._tools, self._turn = model, tools, 0
 
     async def reply(self, new: Sequence[ChatMessage], *, max_tokens: int | None = None) -> Reply:
-        action = await self._model.next_action(new)
+        self._model.observed.put(list(new))
+        action = await self._model.actions.get()
+        if isinstance(action, ModelError):
+            raise action
         self._turn += 1
         if isinstance(action, str):
             message = parse_reply(action, tools=self._tools, salt=self._turn)

@@ -7,13 +7,15 @@
     token_rewards  the total on the last sampled token, 0.0 elsewhere
 
 A rollout without a reward is not worth 0: it keeps its place in the group, its mask is 0 throughout, and `reward` is
-None. A rollout that failed before its first token has a single end-of-turn token as its response, masked.
+None. A rollout that failed before its first token has a single end-of-turn token as its response, masked. For step-wise
+training, each turn is a trajectory by itself, with all that came before it as its prompt.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from statistics import fmean
 
 from benchmax.errors import ModelError
 from benchmax.inference.tokens.chat import ChatTokens
@@ -23,7 +25,7 @@ from benchmax.rollouts.record import Rollout
 
 @dataclass(frozen=True, slots=True)
 class Trajectory:
-    """One rollout in tokens."""
+    """One rollout in tokens, or one turn of it."""
 
     rollout: Rollout
     prompt_ids: list[int]
@@ -32,6 +34,8 @@ class Trajectory:
     logprobs: list[float] | None
     """None when the engine reported none."""
     token_rewards: list[float]
+    last: bool = True
+    """Whether the rollout ends with it."""
 
     @property
     def reward(self) -> float | None:
@@ -48,25 +52,13 @@ class Trajectory:
         return self.rollout.termination.value
 
 
-@dataclass(frozen=True, slots=True)
-class Step:
-    """One model turn by itself, with all that came before it as its prompt: for step-wise training."""
-
-    prompt_ids: list[int]
-    response_ids: list[int]
-    mask: list[int]
-    logprobs: list[float] | None
-    token_rewards: list[float]
-    last: bool
-
-
 def trajectory_of(rollout: Rollout, chat: ChatTokens) -> Trajectory:
     """The rollout in tokens, whatever became of it."""
     if not any(segment.sampled and segment.ids for segment in rollout.tokens):
         return _without_tokens(rollout, chat)
-    first = next(index for index, segment in enumerate(rollout.tokens) if segment.sampled)
-    prompt = [token for segment in rollout.tokens[:first] for token in segment.ids]
-    rest = _until_last_sampled(rollout.tokens[first:])
+    sampled = [index for index, segment in enumerate(rollout.tokens) if segment.sampled]
+    prompt = [token for segment in rollout.tokens[: sampled[0]] for token in segment.ids]
+    rest = rollout.tokens[sampled[0] : sampled[-1] + 1]
     scored = rollout.ok and rollout.reward is not None
     ids = [token for segment in rest for token in segment.ids]
     mask = [int(segment.sampled and scored) for segment in rest for _ in segment.ids]
@@ -76,23 +68,31 @@ def trajectory_of(rollout: Rollout, chat: ChatTokens) -> Trajectory:
     return Trajectory(rollout, prompt, ids, mask, _logprobs(rest), rewards)
 
 
-def steps_of(trajectory: Trajectory) -> list[Step]:
+def fill_unscored(siblings: Sequence[Trajectory]) -> None:
+    """Give unscored ones the mean reward of their siblings, the one value that leaves the baseline alone: for trainers
+    that have no word for "unscored"."""
+    scored = [each.reward for each in siblings if each.scored and each.reward is not None]
+    for each in siblings:
+        if not each.scored:
+            each.token_rewards[-1] = fmean(scored) if scored else 0.0
+
+
+def steps_of(whole: Trajectory) -> list[Trajectory]:
     """The turns of a trajectory, each a sample of its own; the reward is on the last one."""
-    prompt = len(trajectory.prompt_ids)
-    ids = trajectory.prompt_ids + trajectory.response_ids
-    spans = list(_sampled_spans(trajectory.rollout.tokens)) or [(prompt, len(ids))]
-    return [_step(trajectory, ids, start - prompt, end - prompt, last=end == spans[-1][1]) for start, end in spans]
+    prompt = len(whole.prompt_ids)
+    spans = list(_sampled_spans(whole.rollout.tokens)) or [(prompt, prompt + len(whole.response_ids))]
+    return [_step(whole, start - prompt, end - prompt, last=end == spans[-1][1]) for start, end in spans]
 
 
-def _step(trajectory: Trajectory, ids: list[int], start: int, end: int, *, last: bool) -> Step:
+def _step(whole: Trajectory, start: int, end: int, *, last: bool) -> Trajectory:
     """One turn, at this span of the response."""
-    logprobs = None if trajectory.logprobs is None else trajectory.logprobs[start:end]
-    return Step(
-        prompt_ids=ids[: len(trajectory.prompt_ids) + start],
-        response_ids=trajectory.response_ids[start:end],
-        mask=trajectory.mask[start:end],
-        logprobs=logprobs,
-        token_rewards=trajectory.token_rewards[start:end],
+    return replace(
+        whole,
+        prompt_ids=whole.prompt_ids + whole.response_ids[:start],
+        response_ids=whole.response_ids[start:end],
+        mask=whole.mask[start:end],
+        logprobs=whole.logprobs and whole.logprobs[start:end],
+        token_rewards=whole.token_rewards[start:end],
         last=last,
     )
 
@@ -103,11 +103,6 @@ def _sampled_spans(segments: Sequence[TokenSegment]) -> Iterator[tuple[int, int]
         if segment.sampled and segment.ids:
             yield at, at + len(segment.ids)
         at += len(segment.ids)
-
-
-def _until_last_sampled(segments: Sequence[TokenSegment]) -> Sequence[TokenSegment]:
-    last = max(index for index, segment in enumerate(segments) if segment.sampled)
-    return segments[: last + 1]
 
 
 def _logprobs(segments: Sequence[TokenSegment]) -> list[float] | None:

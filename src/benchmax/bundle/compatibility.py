@@ -78,17 +78,12 @@ def known_row_reader(pickled: bytes, metadata: BundleMetadata) -> str | None:
     names = names_in(pickled)
     if names.hooks or any(module.startswith("benchmax.envs.composed") for module in names.all_modules()):
         return None
-    built_in = [name for name, place in environments().items() if Global(*_split_name(place)) in names.globals]
+    built_in = [name for name, place in environments().items() if Global(*place.rpartition(".")[::2]) in names.globals]
     if built_in:
         return built_in[0]
     bases = _bases(_parsed(metadata.env_class_source))
     foreign = {name for name in names.all_modules() if not _is_plain(name)}
     return "" if bases == {"BaseEnv"} or not foreign else None
-
-
-def _split_name(place: str) -> tuple[str, str]:
-    module, _, name = place.rpartition(".")
-    return module, name
 
 
 def _bases(tree: ast.Module) -> set[str]:

@@ -11,23 +11,17 @@ import pickletools
 import re
 from typing import Any
 
-from benchmax.bundle.errors import ValidationError
+from benchmax.bundle.pickle_names import GETS, PUTS, read_opcodes
 
 _ID = re.compile(r"[0-9a-f]{32}")
 _SETS = frozenset({"FROZENSET", "ADDITEMS"})
-_PUTS = frozenset({"PUT", "BINPUT", "LONG_BINPUT", "MEMOIZE"})
-_GETS = frozenset({"GET", "BINGET", "LONG_BINGET"})
 _FRAMING = frozenset({"FRAME", "PROTO"})
 
 
 def fingerprint(pickled: bytes) -> str:
     """Equal for pickles of the same content; ValidationError if it is not a pickle."""
     reader = _Reader()
-    try:
-        for opcode, argument, _ in pickletools.genops(pickled):
-            reader.step(opcode, argument)
-    except Exception as error:
-        raise ValidationError(f"The bundle is not a readable pickle ({error}). Pack the environment again.") from None
+    read_opcodes(pickled, reader.step)
     return hashlib.sha256("\n".join(reader.tokens).encode("utf-8", "backslashreplace")).hexdigest()
 
 
@@ -41,9 +35,9 @@ class _Reader:
 
     def step(self, opcode: pickletools.OpcodeInfo, argument: Any) -> None:
         name = opcode.name
-        if name in _PUTS:
+        if name in PUTS:
             self._memo[len(self._memo) if argument is None else int(argument)] = self.tokens[-1]
-        elif name in _GETS:
+        elif name in GETS:
             self.tokens.append(self._memo[int(argument)])
         elif name not in _FRAMING:
             self._write(opcode, argument)

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from benchmax.bundle.errors import ValidationError
 from benchmax.bundle.load import incompatibility
 from benchmax.bundle.metadata import BundleMetadata, bundle_digest, split_dependencies
-from benchmax.bundle.pickle_names import Global, names_in
+from benchmax.bundle.pickle_names import Global, Names, names_in
 
 MOST_BYTES = 256 * 1024 * 1024
 """Largest pickle that is read."""
@@ -56,15 +56,11 @@ def inspect_bundle(pickled: bytes, metadata: BundleMetadata) -> BundleReport:
     """Read a bundle's opcodes and manifest. Nothing is imported, called or installed."""
     digest = bundle_digest(pickled)
     digest_ok = None if metadata.sha256 is None else metadata.sha256 == digest
-    found: set[Global] = set()
-    modules: set[str] = set()
-    problems: list[str] = []
-    computed = 0
+    names, problems = Names(), list[str]()
     try:
         if len(pickled) > MOST_BYTES:
             raise ValidationError(f"The bundle has {len(pickled):,} bytes; at most {MOST_BYTES:,} are read. Pack less.")
         names = names_in(pickled)
-        found, modules, computed = names.globals, names.all_modules(), names.computed
     except ValidationError as error:
         problems.append(str(error))
     good, bad = split_dependencies(metadata.pip_dependencies)
@@ -77,12 +73,12 @@ def inspect_bundle(pickled: bytes, metadata: BundleMetadata) -> BundleReport:
     except ValidationError as error:
         other = error
         problems.append(str(error))
-    suspicious = sorted(str(each) for each in found if _suspicious(each))
-    if computed:
-        suspicious.append(f"{computed} computed names")
+    suspicious = sorted(str(each) for each in names.globals if _suspicious(each))
+    if names.computed:
+        suspicious.append(f"{names.computed} computed names")
     return BundleReport(
-        len(pickled), digest, digest_ok, metadata, sorted(map(str, found)), sorted(modules), suspicious, good, bad,
-        problems, None if other is None else str(other),
+        len(pickled), digest, digest_ok, metadata, sorted(map(str, names.globals)), sorted(names.all_modules()),
+        suspicious, good, bad, problems, None if other is None else str(other),
     )  # fmt: skip
 
 

@@ -7,6 +7,7 @@ only strings, tuples and names of globals are tracked, because they determine wh
 from __future__ import annotations
 
 import pickletools
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
@@ -42,6 +43,9 @@ class Names:
 
 
 HOOKS = frozenset({"dataset_preprocess"})
+PUTS = frozenset({"PUT", "BINPUT", "LONG_BINPUT", "MEMOIZE"})
+GETS = frozenset({"GET", "BINGET", "LONG_BINGET"})
+"""Opcodes that put the top of the stack into the memo, and get a value from it."""
 _MARK = object()
 _OTHER = object()
 _SUBIMPORT = Global("cloudpickle.cloudpickle", "subimport")
@@ -52,12 +56,17 @@ _CODE_PARTS, _CODE_NAMES = 16, 8
 def names_in(pickled: bytes) -> Names:
     """Every global and module the pickle would import; ValidationError if it is not a pickle."""
     machine = _Machine()
+    read_opcodes(pickled, machine.step)
+    return machine.names
+
+
+def read_opcodes(pickled: bytes, step: Callable[[pickletools.OpcodeInfo, Any], None]) -> None:
+    """Call `step` with each opcode and its argument; ValidationError if it is not a pickle."""
     try:
         for opcode, argument, _ in pickletools.genops(pickled):
-            machine.step(opcode, argument)
+            step(opcode, argument)
     except Exception as error:
         raise ValidationError(f"The bundle is not a readable pickle ({error}). Pack the environment again.") from None
-    return machine.names
 
 
 class _Machine:
@@ -72,9 +81,9 @@ class _Machine:
 
     def step(self, opcode: pickletools.OpcodeInfo, argument: Any) -> None:
         name = opcode.name
-        if name in ("PUT", "BINPUT", "LONG_BINPUT", "MEMOIZE"):
+        if name in PUTS:
             self._memo[len(self._memo) if argument is None else int(argument)] = self._stack[-1]
-        elif name in ("GET", "BINGET", "LONG_BINGET"):
+        elif name in GETS:
             self._stack.append(self._memo.get(int(argument), _OTHER))
         elif name in ("GLOBAL", "INST"):
             if name == "INST":

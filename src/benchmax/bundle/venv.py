@@ -6,7 +6,6 @@ where the Python minor version is the same, and a fresh install of the light one
 
 from __future__ import annotations
 
-import fcntl
 import hashlib
 import os
 import shutil
@@ -14,10 +13,10 @@ import subprocess
 import sys
 import sysconfig
 import time
-from collections.abc import Collection, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Collection, Sequence
 from importlib.metadata import PackageNotFoundError, requires
 from importlib.util import find_spec
+from math import inf
 from pathlib import Path
 
 from packaging.requirements import Requirement
@@ -32,7 +31,8 @@ from benchmax.bundle.metadata import (
     python_minor,
     requirement_name,
 )
-from benchmax.envs.remote.process_limits import scrubbed_environment
+from benchmax.envs.remote.process_environment import scrubbed_environment
+from benchmax.files.locks import lock_file
 
 INSTALL_SECONDS = 900.0
 SHOWN_LINES = 15
@@ -61,7 +61,7 @@ def envs_venv(metadata: BundleMetadata, cache_root: str | Path, *, wheels_only: 
     root = Path(cache_root)
     root.mkdir(parents=True, exist_ok=True)
     home = root / venv_name(metadata)
-    with _locked(root / f"{home.name}.lock"):
+    with open(lock_file(root / f"{home.name}.lock", wait=inf)):
         if (home / COMPLETE).exists():
             (home / COMPLETE).touch()
         else:
@@ -72,7 +72,12 @@ def envs_venv(metadata: BundleMetadata, cache_root: str | Path, *, wheels_only: 
 
 def venv_name(metadata: BundleMetadata) -> str:
     """The folder of the bundle's environment under its `cache_root`."""
-    return _key(python_minor(metadata), _own_packages(metadata))
+    minor = python_minor(metadata)
+    # The running interpreter counts: its packages are shared with the environment. "readable": earlier environments
+    # could not be read by the user of a sandbox.
+    shared = sys.prefix if minor == HERE else ""
+    parts = ["readable", minor, installed_version(), shared, *_own_packages(metadata)]
+    return hashlib.sha256("\n".join(parts).encode()).hexdigest()[:32]
 
 
 def _own_packages(metadata: BundleMetadata) -> list[str]:
@@ -81,7 +86,7 @@ def _own_packages(metadata: BundleMetadata) -> list[str]:
 
 
 def _refuse_addresses(dependencies: Sequence[str]) -> None:
-    """What pip is told to fetch from an address it builds, whatever else it is told."""
+    """Raise for packages with an address: pip builds them even when it is asked for wheels only."""
     if found := [each for each in dependencies if Requirement(each).url]:
         raise DependencyError(
             f"{', '.join(found)}: a platform with several users installs packages only as wheels from its index. "
@@ -96,27 +101,15 @@ def remove_unused(cache_root: str | Path, wanted: Collection[str], unused_second
         home = mark.parent
         if home.name in wanted:
             continue
-        with _locked(root / f"{home.name}.lock"):  # whoever requests it now waits, and creates it again
+        with open(
+            lock_file(root / f"{home.name}.lock", wait=inf)
+        ):  # whoever requests it now waits, and creates it again
             if mark.exists() and mark.stat().st_mtime < time.time() - unused_seconds:
                 mark.unlink()  # first: a removal that is interrupted leaves no finished environment
                 shutil.rmtree(home)
                 home.with_suffix(".log").unlink(missing_ok=True)
                 removed.append(home.name)
     return removed
-
-
-def _key(minor: str, dependencies: Sequence[str]) -> str:
-    # The running interpreter counts: its packages are shared with the environment. "readable": earlier environments
-    # could not be read by the user of a sandbox.
-    parts = ["readable", minor, installed_version(), sys.prefix if minor == HERE else "", *dependencies]
-    return hashlib.sha256("\n".join(parts).encode()).hexdigest()[:32]
-
-
-@contextmanager
-def _locked(path: Path) -> Iterator[None]:
-    with open(path, "w") as file:
-        fcntl.flock(file, fcntl.LOCK_EX)
-        yield
 
 
 def _create(home: Path, base: Path, minor: str, dependencies: Sequence[str], options: Sequence[str]) -> None:
@@ -127,10 +120,8 @@ def _create(home: Path, base: Path, minor: str, dependencies: Sequence[str], opt
     try:
         _run([str(base), "-m", "venv", *(["--without-pip"] if shared_pip else []), str(home)], log)
         packages = list(dependencies)
-        if minor == HERE:
-            _share_packages(home, minor)
-        else:
-            _share_benchmax(home, minor)
+        _share_packages(home, minor)
+        if minor != HERE:
             packages += _light_requirements()
         if packages:
             python = str(home / "bin" / "python")
@@ -180,34 +171,22 @@ def _cause(lines: Sequence[str]) -> str:
     return "Correct pip_dependencies."
 
 
-def _site_packages(home: Path, minor: str) -> Path:
-    return home / "lib" / f"python{minor}" / "site-packages"
-
-
-def _source_root() -> str:
-    return str(Path(benchmax.__file__).parent.parent)
-
-
 def _share_packages(home: Path, minor: str) -> None:
-    """Put the running interpreter's packages on the path, after the environment's own."""
-    paths = [_source_root(), sysconfig.get_path("purelib"), sysconfig.get_path("platlib")]
-    _write_pth(home, minor, dict.fromkeys(paths))
+    """Put the running interpreter's packages on the path, after the environment's own.
 
-
-def _share_benchmax(home: Path, minor: str) -> None:
-    """Share benchmax alone: packages built for another Python minor version must not be visible."""
-    root = Path(_source_root())
-    if root.name in ("site-packages", "dist-packages"):
-        (home / "shared").mkdir()
-        (home / "shared").chmod(0o755)
-        (home / "shared" / "benchmax").symlink_to(root / "benchmax")
-        root = home / "shared"
-    _write_pth(home, minor, [str(root)])
-
-
-def _write_pth(home: Path, minor: str, paths: Sequence[str] | dict[str, None]) -> None:
-    file = _site_packages(home, minor) / "zz_benchmax.pth"
-    file.write_text("".join(f"{path}\n" for path in paths))
+    For another Python minor version, benchmax alone: packages that are built for this one must not be visible.
+    """
+    root = Path(benchmax.__file__).parents[1]
+    paths = [str(root), sysconfig.get_path("purelib"), sysconfig.get_path("platlib")]
+    if minor != HERE:
+        if root.name in ("site-packages", "dist-packages"):
+            (home / "shared").mkdir()
+            (home / "shared").chmod(0o755)
+            (home / "shared" / "benchmax").symlink_to(root / "benchmax")
+            root = home / "shared"
+        paths = [str(root)]
+    file = home / "lib" / f"python{minor}" / "site-packages" / "zz_benchmax.pth"
+    file.write_text("".join(f"{path}\n" for path in dict.fromkeys(paths)))
     file.chmod(0o644)
 
 

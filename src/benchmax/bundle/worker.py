@@ -18,8 +18,7 @@ import socket
 import sys
 import tempfile
 import threading
-from collections import deque
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -32,11 +31,11 @@ from benchmax.envs.demonstration import turn_after, turn_to_json
 from benchmax.envs.legacy import is_old_group_reward, is_old_reward
 from benchmax.envs.loading import load_env_class, own_rows
 from benchmax.envs.logging import current_rollouts, group_context
-from benchmax.envs.remote.guard import go_under_guard
 from benchmax.envs.remote.preprocess import batch_outcomes
-from benchmax.envs.remote.process_limits import readable_bytes
+from benchmax.envs.remote.process_environment import readable_bytes
 from benchmax.envs.remote.proxy import ATTRIBUTES
-from benchmax.envs.remote.wire import FRAME_BYTES, Frames, describe, pack, restore_transcripts
+from benchmax.envs.remote.reaper import go_under_guard
+from benchmax.envs.remote.wire import FRAME_BYTES, FrameProtocol, Frames, describe, pack, restore_transcripts
 from benchmax.envs.reward_values import normalise_rewards
 from benchmax.envs.types import ToolDefinition, Unscored
 from benchmax.errors import EnvDefinitionError, EnvError, RewardError
@@ -72,7 +71,7 @@ def main() -> None:
     _limit_self(instructions)
     for stream in (sys.stdout, sys.stderr):
         stream.reconfigure(line_buffering=True)  # type: ignore[union-attr]
-    code = asyncio.run(Worker(instructions).serve(wire, frames, rest))
+    code = asyncio.run(Worker(instructions, frames, rest).serve(wire))
     sys.stdout.flush()
     os._exit(code)  # threads that hang must not delay the end
 
@@ -111,81 +110,59 @@ def _make_env(instructions: Mapping[str, Any]) -> BaseEnv:
     return load_env_class(instructions["spec"])(**instructions["args"])
 
 
-class Worker(asyncio.Protocol):
+class Worker(FrameProtocol):
     """Serves one environment over one socket."""
 
-    def __init__(self, instructions: Mapping[str, Any]) -> None:
+    from_threads = True
+
+    def __init__(self, instructions: Mapping[str, Any], frames: Frames, early: list[dict[str, Any]]) -> None:
+        super().__init__(frames)
         self._instructions = instructions
         self._tasks: dict[int, asyncio.Task[None]] = {}
-        self._outbox: deque[bytes] = deque()
-        self._flushing = False
-        self._early: list[dict[str, Any]] = []
+        self._early = early
+        """Messages that came before the environment was open."""
+        self._host: EnvHost | None = None
 
-    async def serve(self, wire: socket.socket, frames: Frames, early: list[dict[str, Any]]) -> int:
+    async def serve(self, wire: socket.socket) -> int:
         """Serve until asked to stop; returns the exit code."""
         self._loop = asyncio.get_running_loop()
-        self._frames, self._early = frames, early
         self._stopped = asyncio.Event()
-        self._host: EnvHost | None = None
-        transport, _ = await self._loop.create_unix_connection(lambda: self, sock=wire)
-        assert isinstance(transport, asyncio.Transport)
-        self._transport = transport
-        logging.getLogger().addHandler(_Relay(self._send))
+        await self._loop.create_unix_connection(lambda: self, sock=wire)
+        logging.getLogger().addHandler(_Relay(self.send))
         stall = limits.STALL_SECONDS
         limits.STALL_SECONDS = limits.INIT_SECONDS = self._instructions["start_seconds"]  # for opening it
         try:
             async with EnvHost(lambda: _make_env(self._instructions)) as host:
                 limits.STALL_SECONDS = stall
-                self._send(pack({"hello": await _hello(host)}))
+                self.send({"hello": await _hello(host)})
                 self._host = host
                 for message in self._early:
-                    self._received(message)
+                    self.received(message)
                 await self._stopped.wait()
         except Exception as error:
-            self._send(pack({"failed": describe(error)}))
-            self._flush()
+            self.send({"failed": describe(error)})
+            self.flush()
             return 1
-        self._flush()
+        self.flush()
         return 0
 
     # The socket
 
-    def data_received(self, data: bytes) -> None:
-        for message in self._frames.feed(data):
-            if self._host is None:
-                self._early.append(message)
-            else:
-                self._received(message)
-
     def connection_lost(self, error: Exception | None) -> None:
         self._loop.call_later(0.5, os.killpg, 0, signal.SIGKILL)  # the guard is faster, unless it is gone
 
-    def _received(self, message: dict[str, Any]) -> None:
-        if "call" in message:
+    def received(self, message: dict[str, Any]) -> None:
+        if self._host is None:
+            self._early.append(message)
+        elif "call" in message:
             task = self._loop.create_task(self._serve_call(message))
             self._tasks[message["id"]] = task
         elif "cancel" in message:
-            self._send(pack({"cancelled": message["cancel"]}))
+            self.send({"cancelled": message["cancel"]})
             if (known := self._tasks.get(message["cancel"])) is not None:
                 known.cancel()
         elif "stop" in message:
             self._stopped.set()
-
-    def _send(self, frame: bytes) -> None:
-        """Send a frame; from any thread. Frames are sent in order."""
-        self._outbox.append(frame)
-        if not self._flushing:
-            self._flushing = True
-            try:
-                self._loop.call_soon_threadsafe(self._flush)
-            except RuntimeError:  # the loop is closed: the process is about to end
-                pass
-
-    def _flush(self) -> None:
-        self._flushing = False
-        frames = [self._outbox.popleft() for _ in range(len(self._outbox))]
-        if frames:
-            self._transport.write(b"".join(frames))
 
     # Calls
 
@@ -202,7 +179,7 @@ class Worker(asyncio.Protocol):
             frame = pack({"id": number, "error": describe(error)})
         finally:
             self._tasks.pop(number, None)
-        self._send(frame)
+        self.send_frame(frame)
 
     async def _call(self, hook: str, message: dict[str, Any]) -> Any:
         host = self._host
@@ -313,9 +290,9 @@ async def _hello(host: EnvHost) -> dict[str, Any]:
 class _Relay(logging.Handler):
     """Sends log lines to the other side, with the rollouts they belong to."""
 
-    def __init__(self, send: Any) -> None:
+    def __init__(self, send: Callable[[Mapping[str, Any]], None]) -> None:
         super().__init__(logging.INFO)
-        self._send_frame = send
+        self._send = send
         self._lines: dict[str, int] = {}
 
     def emit(self, record: logging.LogRecord) -> None:
@@ -324,7 +301,7 @@ class _Relay(logging.Handler):
             return
         try:
             text = record.getMessage()[: limits.LOG_LINE_CHARS]
-            self._send_frame(pack({"log": [record.levelno, record.name, text, rollouts]}))
+            self._send({"log": [record.levelno, record.name, text, rollouts]})
         except Exception:  # a line that cannot be formatted is lost
             self.handleError(record)
 

@@ -45,12 +45,9 @@ def _main() -> None:
 
     try:
         app_for(sys.argv[1:])()
-    except NotFoundError as error:
-        stop(str(error), NOT_FOUND)
-    except UsageError as error:
-        stop(str(error), USAGE)
     except BenchmaxError as error:
-        stop(str(error), FAILED)
+        kind = NOT_FOUND if isinstance(error, NotFoundError) else USAGE
+        stop(str(error), kind if isinstance(error, UsageError) else FAILED)
     except OSError as error:
         stop(_explain(error), AUTH if isinstance(error, PermissionError) and error.errno is None else FAILED)
     except ImportError as error:

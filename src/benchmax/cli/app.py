@@ -1,36 +1,64 @@
-"""All commands in one tree."""
+"""All commands in one tree. Only what a command line names is imported: all of it takes longer than most commands."""
 
 from __future__ import annotations
 
-import copy
 import logging
 import os
 from collections.abc import Sequence
-from typing import Annotated
+from importlib import import_module
+from typing import Annotated, Any
 
 import typer
-from typer.models import CommandInfo
 
 from benchmax import plugins
-from benchmax.cli.local import data, env, evals, limits, mcp, models, setup, show, train, wikipedia
-from benchmax.cli.local.doctor import doctor
-from benchmax.cli.local.serve import serve
-from benchmax.cli.local.validate import validate
-from benchmax.cli.platform import account, keys, launch, profile, runs, vault, webhooks
-from benchmax.cli.platform import up as platform
-from benchmax.cli.platform.playground import playground
-from benchmax.cli.platform.quickstart import quickstart
 
 logger = logging.getLogger(__name__)
 
-app = typer.Typer(
-    name="benchmax",
-    help="Define an RL environment once; validate it, evaluate models on it, train one, watch it learn.",
-    no_args_is_help=True,
-    pretty_exceptions_enable=False,
-    rich_markup_mode=None,
-    add_completion=True,
-)
+COMMANDS = {
+    "validate": "local.validate.validate",
+    "eval": "local.evals.evaluate_command",
+    "compare": "local.evals.compare",
+    "replay": "local.evals.replay",
+    "show": "local.show.show",
+    "train": "local.train.train",
+    "export": "local.train.export",
+    "plot": "local.train.plot",
+    "serve": "local.serve.serve",
+    "up": "platform.up.up",
+    "down": "platform.up.down",
+    "status": "platform.up.status",
+    "logs": "platform.up.logs",
+    "reindex": "platform.up.reindex",
+    "backup": "platform.up.backup",
+    "login": "platform.account.login",
+    "logout": "platform.account.logout",
+    "whoami": "platform.account.whoami",
+    "launch": "platform.launch.launch",
+    "quickstart": "platform.quickstart.quickstart",
+    "setup": "local.setup.setup",
+    "guide": "local.setup.guide",
+    "help": "local.setup.help_",
+    "doctor": "local.doctor.doctor",
+    "stop": "platform.runs.stop",
+    "resume": "platform.runs.resume",
+    "playground": "platform.playground.playground",
+    "limits": "local.limits.limits",
+}
+"""The functions in this package behind each command."""
+GROUPS = {
+    "env": "local.env.app",
+    "models": "local.models.app",
+    "runs": "platform.runs.app",
+    "keys": "platform.keys.app",
+    "endpoints": "platform.endpoints_and_secrets.endpoints",
+    "secrets": "platform.endpoints_and_secrets.secrets",
+    "webhooks": "platform.webhooks.app",
+    "profile": "platform.profile.app",
+    "data": "local.data.app",
+    "mcp": "local.mcp.app",
+    "wikipedia": "local.wikipedia.app",
+}
+"""The groups of commands, likewise."""
 
 
 def _version(asked: bool) -> None:
@@ -41,7 +69,6 @@ def _version(asked: bool) -> None:
         raise typer.Exit
 
 
-@app.callback()
 def _main(
     version: Annotated[
         bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version and exit.")
@@ -55,77 +82,50 @@ def _main(
         os.environ["BENCHMAX_PROFILE"] = profile  # children are to use it, too
 
 
-app.command()(validate)
-app.command("eval")(evals.evaluate_command)
-app.command()(evals.compare)
-app.command()(evals.replay)
-app.command()(show.show)
-app.command(context_settings=train.CONTEXT)(train.train)
-app.command()(train.export)
-app.command()(train.plot)
-app.add_typer(env.app, name="env")
-app.add_typer(models.app, name="models")
-app.command()(serve)
-app.command()(platform.up)
-app.command()(platform.down)
-app.command()(platform.status)
-app.command()(platform.logs)
-app.command()(platform.reindex)
-app.command()(platform.backup)
-app.command()(account.login)
-app.command()(account.logout)
-app.command()(account.whoami)
-app.command()(launch.launch)
-app.command()(quickstart)
-app.command()(setup.setup)
-app.command()(setup.guide)
-app.command("help")(setup.help_)
-app.command()(doctor)
-app.command()(runs.stop)
-app.command()(runs.resume)
-app.command()(playground)
-app.add_typer(runs.app, name="runs")
-app.add_typer(keys.app, name="keys")
-app.add_typer(vault.endpoints, name="endpoints")
-app.add_typer(vault.secrets, name="secrets")
-app.add_typer(webhooks.app, name="webhooks")
-app.add_typer(profile.app, name="profile")
-app.add_typer(data.app, name="data")
-app.add_typer(mcp.app, name="mcp")
-app.add_typer(wikipedia.app, name="wikipedia")
-app.command()(limits.limits)
-
-
 def app_for(words: Sequence[str]) -> typer.Typer:
-    """The tree with nothing but what the first word names: putting all commands together takes longer than most run.
+    """The tree with nothing but what the first word names.
 
     The whole tree where the first word names none, and for `help`, which lists them.
     """
-    named = words[0] if words and words[0] != "help" else ""
-    commands = [each for each in app.registered_commands if _name(each) == named]
-    groups = [each for each in app.registered_groups if each.name == named]
-    if not commands and not groups:
-        return app
-    narrow = copy.copy(app)
-    narrow.registered_commands, narrow.registered_groups = commands, groups
-    return narrow
+    app = typer.Typer(
+        name="benchmax",
+        help="Define an RL environment once; validate it, evaluate models on it, train one, watch it learn.",
+        no_args_is_help=True,
+        pretty_exceptions_enable=False,
+        rich_markup_mode=None,
+        add_completion=True,
+    )
+    app.callback()(_main)
+    known = {*COMMANDS, *GROUPS, *plugins.entries("commands")}
+    wanted = {words[0]} if words and words[0] in known - {"help"} else known
+    for name in filter(wanted.__contains__, COMMANDS):
+        settings = _load("local.train.CONTEXT") if name == "train" else None
+        app.command(name, context_settings=settings)(_load(COMMANDS[name]))
+    for name in filter(wanted.__contains__, GROUPS):
+        app.add_typer(_load(GROUPS[name]), name=name)
+    _add_plugins(app, wanted)
+    return app
 
 
-def _name(command: CommandInfo) -> str:
-    return command.name or (command.callback.__name__ if command.callback else "")
+def _load(place: str) -> Any:
+    module, _, name = place.rpartition(".")
+    return getattr(import_module(f"benchmax.cli.{module}"), name)
 
 
-def _add_plugins() -> None:
+def _add_plugins(app: typer.Typer, wanted: set[str]) -> None:
     """Commands of installed packages; a built-in name is not replaced."""
-    taken = {_name(each) for each in app.registered_commands}
-    taken |= {each.name or "" for each in app.registered_groups}
     for name, added in plugins.load_all("commands"):
-        if name in taken:
+        if name in COMMANDS or name in GROUPS:
             logger.warning("A plug-in has a command %r, which is one of benchmax's own. It is left out.", name)
-        elif isinstance(added, typer.Typer):
+        elif name in wanted and isinstance(added, typer.Typer):
             app.add_typer(added, name=name)
-        else:
+        elif name in wanted:
             app.command(name)(added)
 
 
-_add_plugins()
+def __getattr__(name: str) -> typer.Typer:
+    """`app`, the whole tree, made when it is first used."""
+    if name != "app":
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    globals()["app"] = app = app_for(())
+    return app

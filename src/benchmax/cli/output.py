@@ -34,7 +34,7 @@ _SURROGATE = re.compile(r"[\ud800-\udfff]")
 
 
 def print_json(value: Any) -> None:
-    """The command's result, for programs."""
+    """A command's result, for programs."""
     text = json.dumps(value, ensure_ascii=False, allow_nan=False, indent=2)
     sys.stdout.write(_SURROGATE.sub(lambda half: f"\\u{ord(half[0]):04x}", text) + "\n")
 
@@ -62,14 +62,30 @@ def print_table(table: Table) -> None:
     stdout().print(table)
 
 
-def print_rows(rows: Sequence[T], json: bool, columns: Sequence[str], cells: Callable[[T], Iterable[object]]) -> None:
+def print_result(value: Any, json: bool, text: object, note: str = "") -> None:
+    """A result: as JSON, or as one line of text after a note on stderr."""
+    if json:
+        print_json(value)
+        return
+    if note:
+        stderr.print(note)
+    typer.echo(visible(text))
+
+
+def print_rows(
+    rows: Sequence[T],
+    json: bool,
+    columns: Sequence[str],
+    cells: Callable[[T], Iterable[object]],
+    style: Callable[[T], str] = lambda row: "",
+) -> None:
     """A list: as JSON, or as a table with the cells of each row."""
     if json:
         print_json(rows)
         return
     table = new_table(*columns)
     for row in rows:
-        table.add_row(*map(safe, cells(row)))
+        table.add_row(*map(safe, cells(row)), style=style(row))
     print_table(table)
 
 
@@ -88,7 +104,7 @@ def visible(text: object) -> str:
 
 
 def safe(text: object) -> str:
-    """The same, ready to be put among rich's markup."""
+    """The same, escaped for rich's markup."""
     return escape(visible(text))
 
 
@@ -103,13 +119,9 @@ def plural(number: int, noun: str) -> str:
     return f"{number:,} {noun}" if number == 1 else f"{number:,} {noun}s"
 
 
-STATUS_WORDS = {"cancelled": "stopped"}
-"""What people call the status of a run, where the wire calls it otherwise."""
-
-
 def status_word(status: str) -> str:
-    """A run's status as people and the console call it."""
-    return STATUS_WORDS.get(status, status)
+    """A run's status as people and the console call it; the wire calls a stopped run cancelled."""
+    return "stopped" if status == "cancelled" else status
 
 
 def ended_words(status: str) -> str:

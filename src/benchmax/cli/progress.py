@@ -21,36 +21,24 @@ _SECONDS = 5.0
 """Between two lines in a pipe."""
 
 
-class _Tally:
-    """Running means, for the bar's text."""
-
-    def __init__(self) -> None:
-        self.done = self.scored = self.failed = 0
-        self.reward = 0.0
-
-    def add(self, rollout: Rollout) -> None:
-        self.done += 1
-        self.failed += not rollout.ok
-        if rollout.reward is not None:
-            self.scored += 1
-            self.reward += rollout.reward
-
-    def __str__(self) -> str:
-        mean = f"{self.reward / self.scored:.3f}" if self.scored else "–"
-        return f"reward {mean}" + (f", {self.failed} failed" if self.failed else "")
-
-
 @contextmanager
 def progress(title: str, total: int) -> Iterator[Callable[[Rollout], None]]:
     """A function to call with each finished rollout."""
-    tally = _Tally()
+    done = scored = failed = 0
+    earned = 0.0
     with live_bar(title) as update:
 
-        def told(rollout: Rollout) -> None:
-            tally.add(rollout)
-            update(tally.done, total, f"{tally.done}/{total} {tally}")
+        def add(rollout: Rollout) -> None:
+            nonlocal done, scored, failed, earned
+            done += 1
+            failed += not rollout.ok
+            if rollout.reward is not None:
+                scored += 1
+                earned += rollout.reward
+            mean = f"{earned / scored:.3f}" if scored else "–"
+            update(done, total, f"{done}/{total} reward {mean}" + (f", {failed} failed" if failed else ""))
 
-        yield told
+        yield add
 
 
 @contextmanager
@@ -74,13 +62,13 @@ def live_bar(title: str) -> Iterator[Update]:
 def _lines(title: str) -> Update:
     last = monotonic()
 
-    def told(done: float, total: float, words: str) -> None:
+    def print_line(done: float, total: float, words: str) -> None:
         nonlocal last
         if done == total or monotonic() - last > _SECONDS:
             last = monotonic()
             stderr.print(f"{title}: {words}", markup=False)
 
-    return told
+    return print_line
 
 
 @contextmanager
@@ -90,11 +78,12 @@ def fetching(name: str) -> Iterator[Say]:
         with stderr.status(safe(name)) as status:
             yield lambda what: status.update(safe(what))
         return
-    told: list[str] = []
+    printed = False
 
-    def once(what: str) -> None:
-        if not told:
-            told.append(what)
+    def print_first(what: str) -> None:
+        nonlocal printed
+        if not printed:
             stderr.print(f"{name}: {what}", markup=False)
+        printed = True
 
-    yield once
+    yield print_first

@@ -44,7 +44,7 @@ def print_report(report: Report, directory: Path) -> None:
         table.add_row("cost", f"${report.cost_usd:.4f}")
     table.add_row("seconds", f"{report.seconds_p50:.2f} median, {report.seconds_p95:.2f} p95")
     table.add_row("ended", safe(", ".join(f"{name} {count}" for name, count in report.terminations.items())))
-    unscored_reasons = _not_told(report.unscored_reasons, report.error_reasons.values())
+    unscored_reasons = _not_quoting(report.unscored_reasons, report.error_reasons.values())
     _add_failures(table, "unscored", report.unscored, unscored_reasons)
     _add_failures(table, "errors", report.errors, report.error_reasons)
     table.add_row("kept in", safe(directory))
@@ -64,10 +64,10 @@ def _failure(name: str, count: int, reason: Reason | None) -> str:
     return f"{kind if reason.count == count else f'{kind} {count}'}: {reason.count} × {reason.message}"
 
 
-def _not_told(reasons: Mapping[str, Reason], told: Iterable[Reason]) -> dict[str, Reason]:
-    """The reasons that do not quote one of `told`: what a reward raises is an error, and why it is missing."""
-    said = tuple(each.message for each in told if each.message)
-    return {name: reason for name, reason in reasons.items() if not reason.message.endswith(said)}
+def _not_quoting(reasons: Mapping[str, Reason], errors: Iterable[Reason]) -> dict[str, Reason]:
+    """The reasons that do not quote an error: what a reward raises is listed as an error already."""
+    quoted = tuple(each.message for each in errors if each.message)
+    return {name: reason for name, reason in reasons.items() if not reason.message.endswith(quoted)}
 
 
 def print_comparison(comparison: Comparison, limit: int) -> None:

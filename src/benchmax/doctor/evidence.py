@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from statistics import fmean
 from typing import Any
 
-from benchmax.doctor.gold.finder import DOUBTED, Gold
-from benchmax.doctor.gold.truths import truth_text
+from benchmax.doctor.gold.answer_search import LEAST_TRUSTED, Gold
+from benchmax.doctor.gold.ground_truths import prompt_text, truth_text
 from benchmax.doctor.probe_player import PlayedAnswer
 from benchmax.doctor.recording_host import HookCall
 from benchmax.envs.base_env import BaseEnv, overrides
 from benchmax.envs.datasets.load import DatasetReport
 from benchmax.envs.datasets.rows import RowIssue
-from benchmax.envs.reward_helpers import content_text
 from benchmax.envs.types import Example, ToolDefinition
 
 TOLERANCE = 0.02
@@ -96,11 +95,10 @@ class Evidence:
     env: BaseEnv | None = None
     build_error: str = ""
     build_advice: str = ""
-    """What the error itself tells to do, where it is one of benchmax."""
+    """What the error itself advises, where it is one of benchmax."""
     tools: list[ToolDefinition] = field(default_factory=list)
     tools_error: str = ""
     tools_advice: str = ""
-    """What the error itself tells to do, where it is one of benchmax."""
     bad_tools: dict[str, str] = field(default_factory=dict)
     calls: list[HookCall] = field(default_factory=list)
     blocking: frozenset[str] = frozenset()
@@ -111,7 +109,6 @@ class Evidence:
     supervised: bool = False
     """Whether another process watches that this one is not blocked."""
     # Answers
-    gold_overridden: bool = False
     gold: Gold = field(default_factory=Gold)
     """The way of answering that earned most."""
     demonstrated: list[PlayedAnswer] = field(default_factory=list)
@@ -129,9 +126,8 @@ class Evidence:
     edge_trials: list[ToolTrial] = field(default_factory=list)
     """Tools called with unusual values that their schemas allow (0, nothing, very long texts), and with a row's own."""
     crosstalk: list[str] = field(default_factory=list)
-    cut_short: bool = False
     _asked: dict[str, list[Example]] | None = None
-    """The examples by what a rollout can see of them, once somebody wants to know."""
+    """The examples by what a rollout can see of them, filled at the first use."""
 
     # What checks read
 
@@ -143,7 +139,7 @@ class Evidence:
 
     def prompt(self, example: Example) -> str:
         """Everything the model reads before it answers."""
-        return "\n".join([self.system_prompt, *(content_text(m.get("content")) for m in example["prompt_messages"])])
+        return prompt_text(example, self.system_prompt)
 
     @property
     def scored(self) -> list[PlayedAnswer]:
@@ -162,30 +158,43 @@ class Evidence:
         """The right answer as a text: the reading that earns, or the column with a usual name."""
         return self.gold.truth(example) or truth_text(example)
 
+    def overrides(self, hook: str) -> bool:
+        """Whether the environment could be built and has a hook of its own."""
+        return self.env is not None and overrides(self.env, hook)
+
     @property
     def needs_more_than_text(self) -> bool:
-        """Whether a good answer may need tools or prepared state, which a text alone cannot show."""
-        return bool(self.tools) or (self.env is not None and overrides(self.env, "init_rollout"))
+        """Whether a good answer, which no hook writes, may need tools or prepared state: a text cannot show it."""
+        return (bool(self.tools) or self.overrides("init_rollout")) and not self.overrides("gold_completion")
 
     @property
     def calls_unknown(self) -> bool:
-        """Whether nobody says which tool calls a good answer takes, so that what rewards see of them stays unseen."""
-        told = self.demonstrated or (self.env is not None and overrides(self.env, "gold_tool_calls"))
-        return bool(self.tools) and not told
+        """Whether it is unknown which tool calls a good answer takes, and so how they are rewarded."""
+        return bool(self.tools) and not self.demonstrated and not self.overrides("gold_tool_calls")
+
+    @property
+    def totals(self) -> list[list[float]]:
+        """What the answers to each example earn."""
+        totals: dict[str, list[float]] = {}
+        for answer in self.scored:
+            totals.setdefault(answer.example["id"], []).append(round(total_of(answer), 9))
+        return list(totals.values())
 
     @property
     def answers_matter(self) -> bool:
         """Whether, on some example, two answers earn differently."""
-        totals: dict[str, set[float]] = {}
-        for answer in self.scored:
-            totals.setdefault(answer.example["id"], set()).add(round(total_of(answer), 9))
-        return any(len(each) > 1 for each in totals.values())
+        return any(len(set(each)) > 1 for each in self.totals)
+
+    @property
+    def most_varied(self) -> list[PlayedAnswer]:
+        """The answer whose totals differ most: every time it was played and scored."""
+        scored = ([answer for answer in same if answer.total is not None] for same in self.repeats)
+        return max(scored, key=_spread, default=[])
 
     @property
     def noise(self) -> float:
         """The largest difference between totals of the same answer."""
-        spreads = [[answer.total for answer in same if answer.total is not None] for same in self.repeats]
-        return max((max(totals) - min(totals) for totals in spreads if totals), default=0.0)
+        return _spread(self.most_varied)
 
     @property
     def erratic(self) -> bool:
@@ -247,7 +256,9 @@ class Evidence:
         if best is None or not best.guessed or not golds:
             return False
         parts = {name: [each.rollout.rewards.get(name, 0.0) for each in golds] for name in golds[0].rollout.rewards}
-        return (self.mean("gold") or 0.0) < DOUBTED and all(fmean(paid) < DOUBTED for paid in parts.values())
+        return (self.mean("gold") or 0.0) < LEAST_TRUSTED and all(
+            fmean(paid) < LEAST_TRUSTED for paid in parts.values()
+        )
 
     def share(self, *kinds: str) -> float | None:
         """The share of the gold reward that these answers earn; their own reward when gold is no measure."""
@@ -287,6 +298,11 @@ def _holds(value: Any, ids: set[str], depth: int) -> bool:
 
 def _visible(example: Example) -> str:
     return repr((example["prompt_messages"], example.get("init_rollout_args")))
+
+
+def _spread(answers: Sequence[PlayedAnswer]) -> float:
+    totals = list(map(total_of, answers))
+    return max(totals) - min(totals) if totals else 0.0
 
 
 def total_of(answer: PlayedAnswer) -> float:

@@ -15,9 +15,9 @@ from typing import Any
 
 from benchmax.doctor import probe_answers
 from benchmax.doctor.evidence import Evidence, Interference, ToolTrial, total_of
+from benchmax.doctor.gold.answer_search import Gold, GoldFinder
 from benchmax.doctor.gold.demonstrations import SCRIPT, SEARCHED, Demonstrator
-from benchmax.doctor.gold.finder import Gold, GoldFinder
-from benchmax.doctor.gold.truths import question
+from benchmax.doctor.gold.ground_truths import question
 from benchmax.doctor.lazy_strategies import lazy_answers
 from benchmax.doctor.probe_player import (
     PlayedAnswer,
@@ -44,36 +44,35 @@ GOLD_SHARE = 1 / 3
 """The share of the time for probes that the search for the gold answer may take."""
 GOLD_EXAMPLES = 400
 """Examples whose gold answers are computed."""
-PROBED = 4
+EXPLOIT_EXAMPLES = 4
 """Examples on which exploits are tried; the gold answer is tried on all."""
-ODDLY = 2
+ODD_EXAMPLES = 2
 """Examples on which odd and half-right answers are tried."""
 SPAM_CALLS = 12
 """Calls without an answer, at least; each tool is called three times or more."""
-UNFINISHED = 8
+MOST_UNFINISHED = 8
 """Ways to leave out one tool call of the gold answer."""
-AT_ONCE = 8
+GOLDS_AT_ONCE = 8
 """Gold answers scored at the same time."""
-MARKER = "benchmax-marker-7f3a91"
+CROSSTALK_MARKER = "benchmax-marker-7f3a91"
 
 
 class EvidenceCollector:
     """Examines one environment on its host."""
 
-    def __init__(
-        self, evidence: Evidence, host: RecordingHost, limits: dict[str, int | None], group_samples: int
-    ) -> None:
+    def __init__(self, evidence: Evidence, host: RecordingHost, budgets: dict[str, Any], group_samples: int) -> None:
         pace = evidence.pace
         self.evidence, self.host, self.group_samples = evidence, host, group_samples
         self.settings = RolloutSettings(
-            max_turns=limits.get("max_turns"),
-            max_tool_calls=limits.get("max_tool_calls"),
+            **budgets,
             init_seconds=pace.init_seconds,
             tool_seconds=pace.tool_seconds,
             reward_seconds=pace.reward_seconds,
             release_seconds=pace.release_seconds,
             sampling=Sampling(max_tokens=None),
         )
+        self.unlimited = replace(self.settings, max_turns=32, max_tool_calls=512)
+        """Settings that let a rollout reach every tool."""
         self.player = ProbePlayer(host, self.settings, pace.at_once)
         self.gold = Gold()
         self.tools: list[ToolDefinition] = []
@@ -84,7 +83,6 @@ class EvidenceCollector:
     async def run(self, rows: Sequence[Any]) -> None:
         evidence = self.evidence
         evidence.env, evidence.grouped = self.host.env, self.host.overrides("compute_group_reward")
-        evidence.gold_overridden = self.host.overrides("gold_completion")
         try:
             await self._read_tools()
             if evidence.sample and not evidence.tools_error and not evidence.bad_tools:
@@ -104,13 +102,15 @@ class EvidenceCollector:
             await self._play_gold()
             await self._play_demonstrations()
         for step in (
-            self._try_edges, self._probe, self._probe_oddly, self._stop_early, self._repeat, self._rewrite_history,
-            self._play_two_open, self._score_at_once, self._find_crosstalk, self._small_group,
+            self._try_edges, self._probe, self._probe_odd_answers, self._stop_early, self._repeat,
+            self._rewrite_history, self._play_two_open, self._score_at_once, self._find_crosstalk, self._small_group,
         ):  # fmt: skip
-            if perf_counter() - self._began > self.evidence.pace.probe_seconds:
-                self.evidence.cut_short = True
+            if self._is_late():
                 return
             await step()
+
+    def _is_late(self) -> bool:
+        return perf_counter() - self._began > self.evidence.pace.probe_seconds
 
     # Tools
 
@@ -138,14 +138,12 @@ class EvidenceCollector:
             if not self.tools:
                 return
             probe = Probe("tools", "Done.", tool_turns(self.evidence.tools))
-            rollout = await run_rollout(self.host, example, probe.model(), self._free())
+            rollout = await run_rollout(self.host, example, probe.model(), self.unlimited)
             shown = {m.get("tool_call_id"): str(m.get("content")) for m in rollout.completion if m["role"] == "tool"}
             for call in (call for turn in probe.turns for call in turn):
-                seen = [c for c in self.host.calls if c.rollout_id == rollout.id and c.key == call.name]
-                text = shown.get(call.id, "")
-                self.evidence.tool_trials.append(
-                    ToolTrial(call.name, call.arguments_dict(), example, text, seen[0] if seen else None)
-                )
+                seen = (c for c in self.host.calls if c.rollout_id == rollout.id and c.key == call.name)
+                trial = ToolTrial(call.name, call.arguments_dict(), example, shown.get(call.id, ""), next(seen, None))
+                self.evidence.tool_trials.append(trial)
             if any(isinstance(call.error, DeadlineExceeded) for call in self.host.calls):
                 self.tools = []
 
@@ -156,14 +154,10 @@ class EvidenceCollector:
         if not calls:
             return
         probe = Probe("edges", "Done.", in_turns(calls))
-        rollout = await run_rollout(self.host, example, probe.model(), self._free())
+        rollout = await run_rollout(self.host, example, probe.model(), self.unlimited)
         made = [c for c in self.host.calls if c.rollout_id == rollout.id and c.hook == "run_tool"]
         for call, seen in zip(calls, made, strict=False):  # both in the order of the calls
             self.evidence.edge_trials.append(ToolTrial(call.name, call.arguments_dict(), example, seen.message, seen))
-
-    def _free(self) -> RolloutSettings:
-        """Settings without budgets, to reach every tool."""
-        return replace(self.settings, max_turns=32, max_tool_calls=512)
 
     async def _find_crosstalk(self) -> None:
         """Write a marker with every tool of one rollout; no tool of another rollout may return it."""
@@ -171,11 +165,11 @@ class EvidenceCollector:
         if not self.tools:
             return
         example = evidence.sample[0]
-        words = (MARKER, "test")
+        words = (CROSSTALK_MARKER, "test")
         writer, reader = (Probe("tools", "Done.", tool_turns(self.tools, word, 2)) for word in words)
-        _, read = await self._open_together([(example, writer), (example, reader)], self._free(), scored=False)
+        _, read = await self._open_together([(example, writer), (example, reader)], self.unlimited, scored=False)
         for message in read.completion:
-            if message["role"] == "tool" and MARKER in str(message.get("content")):
+            if message["role"] == "tool" and CROSSTALK_MARKER in str(message.get("content")):
                 evidence.crosstalk.append(f"{message.get('name')}: {str(message['content'])[:200]}")
 
     # Gold
@@ -229,7 +223,7 @@ class EvidenceCollector:
     async def _play_demonstrations(self) -> None:
         """Play the environment's own solutions; they count as gold answers."""
         demonstrator = Demonstrator(self.player, self.gold)
-        for example in self.evidence.sample[:PROBED] if demonstrator.scripted else ():
+        for example in self.evidence.sample[:EXPLOIT_EXAMPLES] if demonstrator.scripted else ():
             if (played := await demonstrator.perform(example)) is not None:
                 rollout, turns = played
                 text = turns[-1] if turns and isinstance(turns[-1], str) else ""
@@ -267,15 +261,14 @@ class EvidenceCollector:
         ]
 
     async def _probe(self) -> None:
-        for example in self.evidence.sample[:PROBED]:
+        for example in self.evidence.sample[:EXPLOIT_EXAMPLES]:
             self.evidence.answers += await self.player.play(example, self._exploits(example))
-            if perf_counter() - self._began > self.evidence.pace.probe_seconds:
-                self.evidence.cut_short = True
+            if self._is_late():
                 return
 
-    async def _probe_oddly(self) -> None:
+    async def _probe_odd_answers(self) -> None:
         """Values that are hard to read, and answers that are right in part."""
-        for example in self.evidence.sample[:ODDLY]:
+        for example in self.evidence.sample[:ODD_EXAMPLES]:
             gold = self._golds.get(example["id"])
             probes = [Probe(*each) for each in probe_answers.odd_answers(self.evidence.truth(example), gold)]
             if gold is not None and self.evidence.grouped:
@@ -290,11 +283,11 @@ class EvidenceCollector:
     async def _stop_early(self) -> None:
         """The gold answer without one of its tool calls, or without its text: components that look at different parts
         differ here alone."""
-        for example in self.evidence.sample[:PROBED] if not self.evidence.grouped else ():
+        for example in self.evidence.sample[:EXPLOIT_EXAMPLES] if not self.evidence.grouped else ():
             text = self._golds.get(example["id"])
             turns = self.gold.probe(example, text).turns if text is not None else ()
             if text is not None and turns:
-                less = [turns[:at] + turns[at + 1 :] for at in range(min(len(turns), UNFINISHED))]
+                less = [turns[:at] + turns[at + 1 :] for at in range(min(len(turns), MOST_UNFINISHED))]
                 probes = [Probe("unfinished", text, each) for each in less]
                 probes.append(Probe("unfinished", probe_answers.GARBAGE, turns))
                 self.evidence.answers += await self.player.play(example, probes)
@@ -331,9 +324,8 @@ class EvidenceCollector:
             nonsense = Probe("old-blank", probe_answers.GARBAGE)
             self.evidence.history += await self.player.play(probe_answers.without_answers(example), [nonsense])
             gold = self._golds.get(example["id"])
-            wrong = next(
-                (text for truth, text in self._other_golds(example) if truth != self.evidence.truth(example)), None
-            )
+            others = (text for truth, text in self._other_golds(example) if truth != self.evidence.truth(example))
+            wrong = next(others, None)
             if gold is None or wrong is None:
                 continue
             fresh = self.gold.probe(example, gold, kind="old-wrong")
@@ -360,9 +352,9 @@ class EvidenceCollector:
 
     async def _score_at_once(self) -> None:
         """Play and score the gold answers of several examples at once; a difference must show twice."""
-        known = list({e["id"]: e for e in (*self.evidence.sample, *self.evidence.examples[:GOLD_EXAMPLES])}.values())
-        known = [example for example in known if example["id"] in self._golds][:AT_ONCE]
-        size = min(AT_ONCE, getattr(self.host.env, "num_servers", AT_ONCE))  # more would wait for servers
+        examples = (*self.evidence.sample, *self.evidence.examples[:GOLD_EXAMPLES])
+        known = list({each["id"]: each for each in examples if each["id"] in self._golds}.values())[:GOLDS_AT_ONCE]
+        size = min(GOLDS_AT_ONCE, getattr(self.host.env, "num_servers", GOLDS_AT_ONCE))  # more would wait for servers
         if len(known) < 2 or size < 2:
             return
         chosen = [known[at % len(known)] for at in range(size)]
@@ -371,9 +363,8 @@ class EvidenceCollector:
         seen: list[Interference] = []
         for _ in range(2):
             rollouts = await self._all_at_once(chosen)
-            compared = [
-                Interference(e, alone[e["id"]], r.reward, beside) for e, r in zip(chosen, rollouts, strict=True)
-            ]
+            pairs = zip(chosen, rollouts, strict=True)
+            compared = (Interference(each, alone[each["id"]], done.reward, beside) for each, done in pairs)
             seen = [each for each in compared if each.differs()]
             if not seen:
                 return
@@ -415,9 +406,7 @@ class EvidenceCollector:
         """Open all rollouts, then play one after the other."""
         rollouts = [new_rollout(self.host, example, probe.model()) for example, probe in pair]
         async with AsyncExitStack() as stack:
-            ready = [
-                await stack.enter_async_context(open_rollout(self.host, rollout, settings)) for rollout in rollouts
-            ]
+            ready = [await stack.enter_async_context(open_rollout(self.host, each, settings)) for each in rollouts]
             for rollout, (_, probe) in zip(rollouts, pair, strict=True):
                 if all(ready):
                     await play(self.host, rollout, probe.model(), settings)

@@ -6,7 +6,8 @@ import asyncio
 import copy
 import threading
 from collections import defaultdict
-from collections.abc import Coroutine, Iterable, Mapping
+from collections.abc import Coroutine, Iterable
+from concurrent.futures import Future
 from itertools import islice
 from random import Random
 from statistics import fmean, pstdev
@@ -17,7 +18,7 @@ from benchmax.doctor import checks as checks  # registers them
 from benchmax.doctor.evidence import PACES, Evidence, Pace
 from benchmax.doctor.evidence_collector import EvidenceCollector
 from benchmax.doctor.findings import ComponentStat, Diagnosis, ScoredAnswer, held_interpreter
-from benchmax.doctor.gold.truths import question
+from benchmax.doctor.gold.ground_truths import question
 from benchmax.doctor.interpreter_watch import InterpreterHeld, can_watch, run_in_child
 from benchmax.doctor.parts import examine_parts
 from benchmax.doctor.probe_player import PlayedAnswer
@@ -57,15 +58,19 @@ async def examine(
     supervised: bool = False,
 ) -> Diagnosis:
     """Examine an environment on `examples` of its rows. What is wrong becomes a finding and is not raised."""
+    rows, eval_rows = _rereadable(rows), _rereadable(eval_rows)
     if issubclass(env_class, ComposedEnv):
-        options: dict[str, Any] = {
-            "examples": examples, "seed": seed, "pace": pace, "group_samples": group_samples, "max_turns": max_turns,
-            "max_tool_calls": max_tool_calls, "supervised": supervised,
-        }  # fmt: skip
-        return await _examine_composed(env_class, env_args or {}, _rereadable(rows), _rereadable(eval_rows), options)
+
+        async def examine_part(name: str, own: list[Any], held_out: list[Any] | None) -> Diagnosis:
+            return await examine(
+                env_class.parts[name], (env_args or {}).get(name), own, held_out, examples=examples, seed=seed,
+                pace=pace, group_samples=group_samples, max_turns=max_turns, max_tool_calls=max_tool_calls,
+                supervised=supervised,
+            )  # fmt: skip
+
+        return await examine_parts(env_class, rows, eval_rows, examine_part)
     began = perf_counter()
     evidence = Evidence(env_class, dict(env_args or {}), pace=_pace(pace), supervised=supervised)
-    rows, eval_rows = _rereadable(rows), _rereadable(eval_rows)
     await asyncio.to_thread(_read, evidence, rows, eval_rows)
     if evidence.examples:
         count = min(max(1, examples), len(evidence.examples))
@@ -74,19 +79,6 @@ async def examine(
     budgets = {"max_turns": max_turns, "max_tool_calls": max_tool_calls}
     await _visit(evidence, budgets, group_samples, eval_rows if eval_rows is not None else rows)
     return _conclude(evidence, perf_counter() - began)
-
-
-async def _examine_composed(
-    env_class: type[ComposedEnv],
-    env_args: Mapping[str, Any],
-    rows: Source,
-    eval_rows: Source | None,
-    options: dict[str, Any],
-) -> Diagnosis:
-    async def part(name: str, own: list[Any], held_out: list[Any] | None) -> Diagnosis:
-        return await examine(env_class.parts[name], dict(env_args.get(name) or {}), own, held_out, **options)
-
-    return await examine_parts(env_class, rows, eval_rows, part)
 
 
 def examine_sync(env_class: type[BaseEnv], env_args: dict[str, Any] | None = None, **options: Any) -> Diagnosis:
@@ -107,21 +99,16 @@ def examine_apart(env_class: type[BaseEnv], env_args: dict[str, Any] | None = No
 
 def run_sync(coroutine: Coroutine[Any, Any, T]) -> T:
     """Run a coroutine on a loop of its own in a thread, so that a running loop does not matter."""
-    outcome: list[T] = []
-    failure: list[BaseException] = []
+    outcome: Future[T] = Future()
 
     def run() -> None:
         try:
-            outcome.append(asyncio.run(coroutine))
+            outcome.set_result(asyncio.run(coroutine))
         except BaseException as error:
-            failure.append(error)
+            outcome.set_exception(error)
 
-    thread = threading.Thread(target=run, name="benchmax-doctor", daemon=True)
-    thread.start()
-    thread.join()
-    if failure:
-        raise failure[0]
-    return outcome[0]
+    threading.Thread(target=run, name="benchmax-doctor", daemon=True).start()
+    return outcome.result()
 
 
 def _pace(pace: str | Pace) -> Pace:
@@ -176,7 +163,7 @@ def _unstable(env_class: type[BaseEnv], rows: Source) -> list[str]:
 # Environment
 
 
-async def _visit(evidence: Evidence, budgets: dict[str, int | None], group_samples: int, rows: Source) -> None:
+async def _visit(evidence: Evidence, budgets: dict[str, Any], group_samples: int, rows: Source) -> None:
     host = RecordingHost(lambda: evidence.env_class(**evidence.env_args))
     try:
         refuse_unwritten_hooks(evidence.env_class)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
+from functools import partial
 from typing import Any, Literal, TypeAlias
 
 from benchmax.doctor.interpreter_watch import InterpreterHeld
@@ -11,6 +12,8 @@ from benchmax.envs.datasets.rows import one_line
 
 Severity: TypeAlias = Literal["error", "warning", "info"]
 SEVERITIES: tuple[Severity, ...] = ("error", "warning", "info")
+State: TypeAlias = Literal["skipped", "passed", "info", "warning", "error"]
+"""How a check went, the best first."""
 MARKS: dict[str, str] = {"error": "✗", "warning": "!", "info": "i", "passed": "✓", "skipped": "-"}
 
 EVIDENCE_CHARS = 1_000
@@ -42,19 +45,12 @@ class Finding:
         return "\n".join([*lines, *(f"          {one_line(line)}" for line in self.code.splitlines())])
 
 
-def error(title: str, evidence: str, fix: str) -> Finding:
-    """The environment must not be trained on like this."""
-    return Finding("error", title, evidence, fix)
-
-
-def warning(title: str, evidence: str, fix: str) -> Finding:
-    """Training would run, and may disappoint."""
-    return Finding("warning", title, evidence, fix)
-
-
-def info(title: str, evidence: str, fix: str) -> Finding:
-    """Worth knowing."""
-    return Finding("info", title, evidence, fix)
+error = partial(Finding, "error")
+"""The environment must not be trained on like this."""
+warning = partial(Finding, "warning")
+"""Training would run, and may disappoint."""
+info = partial(Finding, "info")
+"""Worth knowing."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,7 +59,7 @@ class CheckLine:
 
     id: str
     title: str
-    state: Literal["passed", "error", "warning", "info", "skipped"]
+    state: State
     note: str = ""
     """Why it was skipped."""
 
@@ -144,17 +140,7 @@ class Diagnosis:
 
     def to_dict(self) -> dict[str, Any]:
         """Plain JSON."""
-        return {
-            "env": self.env,
-            "ok": self.ok,
-            "rows": self.rows,
-            "examples": self.examples,
-            "seconds": round(self.seconds, 3),
-            "findings": [asdict(finding) for finding in self.findings],
-            "checks": [asdict(line) for line in self.checks],
-            "components": [asdict(stat) for stat in self.components],
-            "answers": [asdict(answer) for answer in self.answers],
-        }
+        return {**asdict(self), "ok": self.ok, "seconds": round(self.seconds, 3)}
 
     @classmethod
     def from_dict(cls, raw: Mapping[str, Any]) -> Diagnosis:
@@ -181,8 +167,7 @@ class Diagnosis:
 
 def held_interpreter(env: str, held: InterpreterHeld) -> Diagnosis:
     """The diagnosis of an environment whose process had to be ended."""
-    found = Finding(
-        "error",
+    found = error(
         "The environment held the interpreter and was ended.",
         f"{held.where} let nothing else run for {held.seconds:.0f} s",
         "Look for a regular expression with nested repetition there, such as (\\w+\\s?)*, or a call into C that waits; "

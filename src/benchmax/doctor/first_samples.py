@@ -8,8 +8,8 @@ from dataclasses import replace
 from random import Random
 from statistics import fmean
 
+from benchmax.doctor.gold.answer_search import Gold, GoldFinder
 from benchmax.doctor.gold.demonstrations import Demonstrator
-from benchmax.doctor.gold.finder import Gold, GoldFinder
 from benchmax.doctor.lazy_strategies import answer_form, play_lazily
 from benchmax.doctor.learning_signal import Known, Signal, measure, together
 from benchmax.doctor.probe_player import ProbePlayer

@@ -35,7 +35,7 @@ STALL_SECONDS = 20.0
 """Seconds without a beat after which the interpreter counts as held. Slow code lets other threads run in between."""
 _FRAME = re.compile(r'File "([^"]+)", line (\d+) in (\S+)')
 _PACKAGE, _STANDARD = (os.path.join(os.path.dirname(str(module.__file__)), "") for module in (errors, os))
-_OURS = (_PACKAGE, _STANDARD, "<frozen")
+_NOT_THE_ENVIRONMENT = (_PACKAGE, _STANDARD, "<frozen")
 _BUILT_IN = os.path.join(_PACKAGE, "envs", "")
 
 
@@ -65,7 +65,7 @@ def run_in_child(work: Callable[[], dict[str, Any]], *, seconds: float | None = 
             _work(work, writing, dump, result)
         os.close(writing)
         try:
-            _wait(reading, pid, dump, seconds)
+            wait_for_end(reading, lambda: os.kill(pid, signal.SIGUSR1), dump, seconds)
             outcome: dict[str, Any] = json.loads(result.read_text("utf-8"))
         except FileNotFoundError:
             raise RuntimeError("The environment ended the process that examined it (os._exit, a crash).") from None
@@ -117,26 +117,25 @@ def _work(work: Callable[[], dict[str, Any]], writing: int, dump: Path, result: 
         os._exit(0)
 
 
-def _wait(reading: int, pid: int, dump: Path, seconds: float) -> None:
-    """Wait until the child has finished or ended; raises InterpreterHeld when the beats stop."""
+def wait_for_end(reading: int, ask: Callable[[], object], dump: Path, seconds: float) -> None:
+    """Wait until a process has finished or ended; raises InterpreterHeld when its beats stop. `ask` sends SIGUSR1."""
     while True:
         ready, _, _ = select.select([reading], [], [], seconds)
         if not ready:
-            raise InterpreterHeld(where_is(lambda: os.kill(pid, signal.SIGUSR1), dump), seconds)
+            raise InterpreterHeld(_where_is(ask, dump), seconds)
         beats = os.read(reading, 4096)
         if not beats or DONE in beats:
             return
 
 
-def where_is(ask: Callable[[], None], dump: Path, patience: float = 2.0) -> str:
+def _where_is(ask: Callable[[], object], dump: Path) -> str:
     """Where a process that stopped beating is: file, line and function of the environment's own code.
 
     `ask` sends it SIGUSR1.
     """
     with suppress(ProcessLookupError):
         ask()
-    until = time.monotonic() + patience
-    while time.monotonic() < until:
+    for _ in range(40):
         time.sleep(0.05)
         with suppress(OSError):
             if found := blocking_frame(read_plain(dump.parent, dump.name, DUMP_BYTES).decode("utf-8", "replace")):
@@ -147,7 +146,7 @@ def where_is(ask: Callable[[], None], dump: Path, patience: float = 2.0) -> str:
 def blocking_frame(dump: str) -> str:
     """The first frame of the environment's own code in a dump of all threads, the newest first."""
     frames = [frame for thread in dump.split("\n\n") for frame in _FRAME.findall(thread)]
-    theirs = [frame for frame in frames if not frame[0].startswith(_OURS) and frame[0] != sys.argv[0]]
-    for path, line, function in theirs or [frame for frame in frames if frame[0].startswith(_BUILT_IN)]:
+    own = [frame for frame in frames if not frame[0].startswith(_NOT_THE_ENVIRONMENT) and frame[0] != sys.argv[0]]
+    for path, line, function in own or [frame for frame in frames if frame[0].startswith(_BUILT_IN)]:
         return f"{path}:{line} in {function}"
     return ""

@@ -12,17 +12,17 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from statistics import fmean
 
-from benchmax.doctor.gold.finder import OWN, Gold
-from benchmax.doctor.gold.forms import PLAIN, SLOT, Form
-from benchmax.doctor.gold.truths import options, question, truth_text
+from benchmax.doctor.gold.answer_formats import PLAIN, SLOT, Form
+from benchmax.doctor.gold.answer_search import OWN_GOLD, Gold
+from benchmax.doctor.gold.ground_truths import options, question, truth_text
 from benchmax.doctor.probe_player import PlayedAnswer, Probe, ProbePlayer
 from benchmax.envs.types import Example
 
-CONSTANTS = 3
+MOST_CONSTANTS = 3
 """Most frequent answers tried on every row."""
 LONGEST = 600
 """Characters of a question that is worth repeating."""
-COUNTED = 400
+ROWS_COUNTED = 400
 """Rows whose answers are counted."""
 
 NAMES = {
@@ -37,7 +37,7 @@ NAMES = {
 def answer_form(gold: Gold, example: Example) -> Form:
     """The form in which answers earn; derived from the environment's own gold answer where it has one."""
     best = gold.best
-    if best is not None and best.label != OWN:
+    if best is not None and best.label != OWN_GOLD:
         return best.form
     own, truth = gold.own(example), truth_text(example)
     if own and truth and truth in own:
@@ -51,8 +51,8 @@ def lazy_answers(example: Example, gold: Gold, examples: Sequence[Example]) -> I
     if asked and len(asked) <= LONGEST and form is not PLAIN:
         yield "echo-in-form", form.write(asked)
     yield from _options_in(form, example)
-    texts = Counter(text for example in examples[:COUNTED] if (text := gold.text(example)) is not None)
-    for place, (text, count) in enumerate(texts.most_common(CONSTANTS)):
+    texts = Counter(text for example in examples[:ROWS_COUNTED] if (text := gold.text(example)) is not None)
+    for place, (text, count) in enumerate(texts.most_common(MOST_CONSTANTS)):
         if count > 1:
             yield f"constant-{place}", text
     if _is_number(gold.truth(example)):
@@ -93,7 +93,7 @@ def earnings_of_kinds(answers: Sequence[PlayedAnswer], gold: Gold, examples: Seq
     for answer in answers:
         if answer.total is not None and strategy(answer.kind):
             by_kind.setdefault(answer.kind, []).append(answer)
-    golds = [(example, gold.text(example)) for example in examples[:COUNTED]] if by_kind else []
+    golds = [(example, gold.text(example)) for example in examples[:ROWS_COUNTED]] if by_kind else []
     return {
         kind: _mean(played) if kind.startswith("echo-") else _mean_on_all(kind, played, gold, golds)
         for kind, played in by_kind.items()

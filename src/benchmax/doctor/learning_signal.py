@@ -11,12 +11,12 @@ from dataclasses import asdict, dataclass, field
 from statistics import fmean
 from typing import Any
 
-from benchmax.doctor.gold.forms import Form
+from benchmax.doctor.gold.answer_formats import Form
 from benchmax.envs.reward_helpers import extract_completion_text
 from benchmax.rollouts.record import Rollout
 
-EQUAL = 1e-9
-SOLVED = 1e-6
+EQUAL_REWARDS = 1e-9
+SOLVED_WITHIN = 1e-6
 """An answer within this of the most there is to earn counts as solved."""
 LEAST_SPREAD = 0.1
 """Share of groups that must contain a difference, for learning to start."""
@@ -24,7 +24,7 @@ LEAST_REACH = 0.5
 """Share of what good answers earn that some answer must reach."""
 LEAST_CHANCE = 1e-3
 """Probability of a good answer from which on training finds one by itself, sooner or later."""
-DONE = 0.95
+SOLVED_SHARE = 0.95
 """Share of what good answers earn, from which on there is little left to learn."""
 
 
@@ -135,8 +135,8 @@ def measure(groups: Sequence[Sequence[Rollout]], known: Known = Known(), *, tool
         signal.reward = fmean(reward for rewards in scored for reward in rewards)
         signal.best = fmean(map(max, scored))
         signal.most = max(map(max, scored))
-        signal.spread = fmean(max(rewards) - min(rewards) > EQUAL for rewards in scored)
-        signal.pass_at_k = fmean(most > known.floor and max(rewards) >= most - SOLVED for rewards in scored)
+        signal.spread = fmean(max(rewards) - min(rewards) > EQUAL_REWARDS for rewards in scored)
+        signal.pass_at_k = fmean(most > known.floor and max(rewards) >= most - SOLVED_WITHIN for rewards in scored)
     _forecast(signal)
     return signal
 
@@ -171,23 +171,20 @@ def _forecast(signal: Signal) -> None:
     most = max(signal.gold or 0.0, signal.best)
     scale = (most - signal.floor) or 1.0
     reach, now = (best - signal.floor) / scale, (signal.reward - signal.floor) / scale
-    total = f"{signal.groups} groups"
-    if now >= DONE and signal.gold is not None:
+    share = f"{signal.spread:.0%} of {signal.groups} groups had signal"
+    if now >= SOLVED_SHARE and signal.gold is not None:
         signal.ready = True
         signal.forecast = f"The model solves it already: its samples earn {signal.reward:.2f} of {most:.2f}."
         signal.advice = "Take harder rows; there is little left to learn here."
     elif signal.spread < LEAST_SPREAD and (signal.chance or 0.0) >= LEAST_CHANCE:
         signal.learns = True
-        signal.forecast = (
-            f"{_few(signal)} of {total} had signal, but 1 answer in {1 / (signal.chance or 1):,.0f} is a known good "
-            "one: GRPO would find it, slowly."
-        )
+        few = f"Only {share}" if signal.spread else f"None of {signal.groups} groups had signal"
+        one_in = f"1 answer in {1 / (signal.chance or 1):,.0f}"
+        signal.forecast = f"{few}, but {one_in} is a known good one: GRPO would find it, slowly."
         signal.advice = "A warm start is quicker: warm_start = auto shows it solutions first."
-    elif signal.spread == 0:
-        signal.forecast = f"No group in {signal.groups} had signal: GRPO will not move it."
-        signal.advice = _help(signal)
     elif signal.spread < LEAST_SPREAD:
-        signal.forecast = f"Only {signal.spread:.0%} of {total} had signal: GRPO would move it slowly, if at all."
+        none = f"No group in {signal.groups} had signal: GRPO will not move it."
+        signal.forecast = f"Only {share}: GRPO would move it slowly, if at all." if signal.spread else none
         signal.advice = _help(signal)
     elif signal.gold is not None and reach < LEAST_REACH:
         signal.forecast = (
@@ -195,20 +192,12 @@ def _forecast(signal: Signal) -> None:
             "the cheap part and stop there."
         )
         signal.advice = _help(signal)
-    elif lazy := _tempting(signal):
-        name, paid = lazy
-        signal.ready = signal.learns = True
-        signal.forecast = (
-            f"{signal.spread:.0%} of {total} had signal: it will learn, first to earn the {paid:.2f} that {name} pays."
-        )
-        signal.advice = "If it stays there, reward that less."
     else:
         signal.ready = signal.learns = True
-        signal.forecast = f"{signal.spread:.0%} of {total} had signal: it will learn."
-
-
-def _few(signal: Signal) -> str:
-    return "None" if signal.spread == 0 else f"Only {signal.spread:.0%}"
+        signal.forecast = f"{share}: it will learn."
+        if lazy := _tempting(signal):
+            signal.forecast = f"{share}: it will learn, first to earn the {lazy[1]:.2f} that {lazy[0]} pays."
+            signal.advice = "If it stays there, reward that less."
 
 
 def _tempting(signal: Signal) -> tuple[str, float] | None:

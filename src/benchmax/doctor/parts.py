@@ -7,17 +7,15 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Any, get_args
 
-from benchmax.doctor.findings import CheckLine, Diagnosis, Finding, by_severity
+from benchmax.doctor.findings import CheckLine, Diagnosis, Finding, State, by_severity, error
 from benchmax.envs.composed.composed_env import ComposedEnv
 from benchmax.envs.composed.parts import part_of_row
 from benchmax.envs.datasets.readers import Source, read_rows
 
 ExaminePart = Callable[[str, list[Any], list[Any] | None], Awaitable[Diagnosis]]
 """Examines one part on its rows and its held-out rows."""
-STATES = ("skipped", "passed", "info", "warning", "error")
-"""How a check went, the best first."""
 UNKNOWN = "unknown-part"
 
 
@@ -51,8 +49,7 @@ def _by_part(env_class: type[ComposedEnv], rows: Source) -> tuple[dict[str, list
 
 
 def _unknown(env_class: type[ComposedEnv], strange: Sequence[str]) -> Finding:
-    return Finding(
-        "error",
+    return error(
         f"{len(strange)} rows name no part of this environment.",
         "; ".join(strange[:3]),
         f"Name one of {', '.join(env_class.parts)} in the column `env` of every row.",
@@ -75,9 +72,7 @@ def _together(name: str, found: Mapping[str, Diagnosis]) -> Diagnosis:
 
 def _worst(lines: Sequence[CheckLine]) -> list[CheckLine]:
     """Each check once, as it went where it went worst."""
-    found: dict[str, CheckLine] = {}
+    worst: dict[str, CheckLine] = {}
     for line in lines:
-        known = found.get(line.id)
-        if known is None or STATES.index(line.state) > STATES.index(known.state):
-            found[line.id] = line
-    return list(found.values())
+        worst[line.id] = max(worst.get(line.id, line), line, key=lambda each: get_args(State).index(each.state))
+    return list(worst.values())

@@ -13,9 +13,9 @@ from collections.abc import Callable, Iterator, Sequence
 from difflib import SequenceMatcher
 from typing import Any
 
-from benchmax.doctor.gold.forms import asks_for_thought
-from benchmax.doctor.gold.forms import tags as tags_of
-from benchmax.doctor.gold.truths import question
+from benchmax.doctor.gold.answer_formats import asks_for_thought
+from benchmax.doctor.gold.answer_formats import tags as tags_of
+from benchmax.doctor.gold.ground_truths import question
 from benchmax.envs.types import Example
 
 GARBAGE = "zq blorf wix tram, of the plenk; grod umber vast."

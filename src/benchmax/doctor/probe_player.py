@@ -7,14 +7,13 @@ import json
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import islice
-from typing import Any
 
 from benchmax.doctor.gold.call_values import arguments, values
 from benchmax.doctor.probe_answers import REFUSAL, half_golds
 from benchmax.doctor.tool_arguments import arguments_for, edge_arguments
-from benchmax.envs.types import ChatMessage, Example, ToolCall, ToolDefinition
-from benchmax.models.base import Conversation, ModelClient, Reply, Sampling
-from benchmax.models.scripted import ScriptedModel
+from benchmax.envs.types import Example, ToolCall, ToolDefinition
+from benchmax.models.base import Conversation, ModelClient, Sampling
+from benchmax.models.scripted import ScriptedConversation, ScriptedModel
 from benchmax.rollouts.groups import run_group
 from benchmax.rollouts.host import EnvHost
 from benchmax.rollouts.play import run_rollout
@@ -105,30 +104,6 @@ def edge_calls(tools: Sequence[ToolDefinition], example: Example) -> list[ToolCa
     return allowed[:EDGE_CALLS]
 
 
-async def play_alone(
-    host: EnvHost, example: Example, probes: Sequence[Probe], settings: RolloutSettings, at_once: int
-) -> list[PlayedAnswer]:
-    """Each answer in a rollout of its own."""
-    slots = asyncio.Semaphore(at_once)
-
-    async def one(probe: Probe) -> PlayedAnswer:
-        async with slots:
-            rollout = await run_rollout(host, example, probe.model(), settings)
-        return PlayedAnswer(probe.kind, probe.text, example, rollout)
-
-    return list(await asyncio.gather(*map(one, probes)))
-
-
-async def play_group(
-    host: EnvHost, example: Example, probes: Sequence[Probe], settings: RolloutSettings
-) -> list[PlayedAnswer]:
-    """All answers as siblings of one group."""
-    model = _ProbeModel(probes)
-    rollouts = await run_group(host, example, model, settings, samples=range(len(probes)))
-    played = [(model.probe_of(rollout), rollout) for rollout in rollouts]
-    return [PlayedAnswer(probe.kind, probe.text, example, rollout) for probe, rollout in played if probe]
-
-
 class _ProbeModel(ModelClient):
     """A model that plays another probe in every conversation."""
 
@@ -136,26 +111,17 @@ class _ProbeModel(ModelClient):
 
     def __init__(self, probes: Sequence[Probe]) -> None:
         self._waiting = list(reversed(probes))
-        self._replies: list[tuple[ChatMessage, Probe]] = []
+        self._begun: list[tuple[Probe, ScriptedConversation]] = []
 
     def converse(self, *, tools: Sequence[ToolDefinition] = (), sampling: Sampling = Sampling()) -> Conversation:
         probe = self._waiting.pop()
-        return _ProbeConversation(probe, probe.model().converse(tools=tools, sampling=sampling), self._replies)
+        self._begun.append((probe, probe.model().converse(tools=tools, sampling=sampling)))
+        return self._begun[-1][1]
 
     def probe_of(self, rollout: Rollout) -> Probe | None:
         """The probe that was played in a rollout, identified by the message object; texts may be equal."""
-        first: Any = next(iter(rollout.completion), None)
-        return next((probe for message, probe in self._replies if message is first), None)
-
-
-class _ProbeConversation(Conversation):
-    def __init__(self, probe: Probe, inner: Conversation, replies: list[tuple[ChatMessage, Probe]]) -> None:
-        self._probe, self._inner, self._replies = probe, inner, replies
-
-    async def reply(self, new: Sequence[ChatMessage], *, max_tokens: int | None = None) -> Reply:
-        reply = await self._inner.reply(new, max_tokens=max_tokens)
-        self._replies.append((reply.message, self._probe))
-        return reply
+        first = next(iter(rollout.completion), None)
+        return next((probe for probe, talk in self._begun if any(each is first for each in talk.messages)), None)
 
 
 class ProbePlayer:
@@ -166,7 +132,21 @@ class ProbePlayer:
         self.grouped = host.overrides("compute_group_reward")
 
     async def play(self, example: Example, probes: Sequence[Probe]) -> list[PlayedAnswer]:
-        if not self.grouped:
-            return await play_alone(self.host, example, probes, self.settings, self.at_once)
-        sibling = [Probe("sibling", REFUSAL)] if len(probes) == 1 else []
-        return await play_group(self.host, example, [*probes, *sibling], self.settings)
+        played = await (self._play_group(example, probes) if self.grouped else self._play_alone(example, probes))
+        return [PlayedAnswer(probe.kind, probe.text, example, rollout) for probe, rollout in played]
+
+    async def _play_alone(self, example: Example, probes: Sequence[Probe]) -> list[tuple[Probe, Rollout]]:
+        slots = asyncio.Semaphore(self.at_once)
+
+        async def one(probe: Probe) -> tuple[Probe, Rollout]:
+            async with slots:
+                return probe, await run_rollout(self.host, example, probe.model(), self.settings)
+
+        return await asyncio.gather(*map(one, probes))
+
+    async def _play_group(self, example: Example, probes: Sequence[Probe]) -> list[tuple[Probe, Rollout]]:
+        siblings = [*probes, Probe("sibling", REFUSAL)] if len(probes) == 1 else probes
+        model = _ProbeModel(siblings)
+        rollouts = await run_group(self.host, example, model, self.settings, samples=range(len(siblings)))
+        played = [(model.probe_of(rollout), rollout) for rollout in rollouts]
+        return [(probe, rollout) for probe, rollout in played if probe]

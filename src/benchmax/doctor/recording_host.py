@@ -24,8 +24,8 @@ _RECEIVED = {
     "task": "task", "tasks": "task",
 }  # fmt: skip
 """The arguments of rewards that they must leave as they are, and what each holds."""
-_OURS = str(Path(benchmax.__file__).parent)
-_INSTALLED = tuple({sysconfig.get_path(name) for name in ("stdlib", "platstdlib", "purelib", "platlib")})
+_BENCHMAX = str(Path(benchmax.__file__).parent)
+_LIBRARIES = tuple({sysconfig.get_path(name) for name in ("stdlib", "platstdlib", "purelib", "platlib")})
 
 
 @dataclass(slots=True)
@@ -99,7 +99,7 @@ def describe_failure(error: BaseException) -> str:
 
 
 def _is_own(file: str) -> bool:
-    return not file.startswith(("<", _OURS, *_INSTALLED))
+    return not file.startswith(("<", _BENCHMAX, *_LIBRARIES))
 
 
 def refused_call(error: BaseException | None) -> bool:

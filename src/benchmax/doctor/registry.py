@@ -7,8 +7,7 @@ from dataclasses import dataclass, replace
 from typing import TypeAlias
 
 from benchmax.doctor.evidence import Evidence
-from benchmax.doctor.findings import CheckLine, Finding, by_severity
-from benchmax.envs.base_env import overrides
+from benchmax.doctor.findings import CheckLine, Finding, State, by_severity
 from benchmax.errors import describe_error
 
 Look: TypeAlias = Callable[[Evidence], Iterator[Finding]]
@@ -22,13 +21,13 @@ class Check:
     title: str
     """What is true of a good environment."""
     look: Look
-    need: Need | None = None
+    need: Need
 
 
 CHECKS: dict[str, Check] = {}
 
 
-def check(id: str, title: str, need: Need | None = None) -> Callable[[Look], Look]:
+def check(id: str, title: str, need: Need = lambda evidence: None) -> Callable[[Look], Look]:
     """Register a check."""
 
     def register(look: Look) -> Look:
@@ -43,19 +42,18 @@ def run_checks(evidence: Evidence) -> tuple[list[Finding], list[CheckLine]]:
     findings: list[Finding] = []
     lines: list[CheckLine] = []
     for each in CHECKS.values():
-        reason = each.need(evidence) if each.need else None
-        if reason:
-            lines.append(CheckLine(each.id, each.title, "skipped", reason))
-            continue
+        found: list[Finding] = []
+        skipped = each.need(evidence) or ""
         try:
-            found = by_severity([replace(finding, check=each.id) for finding in each.look(evidence)])
+            looked = () if skipped else each.look(evidence)
+            found = by_severity([replace(finding, check=each.id) for finding in looked])
         except Exception as error:
             if each.look.__module__.startswith("benchmax."):
                 raise
-            lines.append(CheckLine(each.id, each.title, "skipped", f"the plug-in failed: {describe_error(error)}"))
-            continue
+            skipped = f"the plug-in failed: {describe_error(error)}"
         findings += found
-        lines.append(CheckLine(each.id, each.title, found[0].severity if found else "passed"))
+        state: State = "skipped" if skipped else found[0].severity if found else "passed"
+        lines.append(CheckLine(each.id, each.title, state, skipped))
     return by_severity(findings), lines
 
 
@@ -88,10 +86,5 @@ def tried(*kinds: str) -> Need:
 
 def called(hook: str) -> Need:
     """The hook is overridden and was called."""
-    own = needs(lambda evidence: _overrides(evidence, hook), f"{hook} is not overridden", after=environment)
+    own = needs(lambda evidence: evidence.overrides(hook), f"{hook} is not overridden", after=environment)
     return needs(lambda evidence: evidence.hook(hook), f"{hook} was never called", after=own)
-
-
-def _overrides(evidence: Evidence, hook: str) -> bool:
-    assert evidence.env is not None
-    return overrides(evidence.env, hook)

@@ -19,11 +19,19 @@ QUESTIONS = frozenset({"query", "q", "question", "search_query", "text", "prompt
 """Parameters that get the example's question instead of a plain word."""
 
 
+def schema_of(tool: ToolDefinition) -> Mapping[str, Any]:
+    """The tool's schema; empty where it has none."""
+    return tool.input_schema if isinstance(tool.input_schema, Mapping) else {}
+
+
+def properties_of(tool: ToolDefinition) -> Mapping[str, Any]:
+    """The schemas of the tool's parameters, by their names."""
+    return schema_of(tool).get("properties") or {}
+
+
 def arguments_for(tool: ToolDefinition, word: str = "test", question: str | None = None) -> dict[str, Any]:
     """Arguments the schema accepts: free text becomes `word`, or the question for parameters named like one."""
-    schema = tool.input_schema
-    if not isinstance(schema, Mapping):
-        return {}
+    schema = schema_of(tool)
     made = _Maker(schema, word, question).value(schema, "", 0)
     return made if isinstance(made, dict) else {}
 
@@ -34,8 +42,7 @@ def edge_arguments(tool: ToolDefinition) -> list[dict[str, Any]]:
     Where the schema tells which are required, the first has those alone.
     """
     usual = arguments_for(tool)
-    schema = tool.input_schema if isinstance(tool.input_schema, Mapping) else {}
-    required = {name: value for name, value in usual.items() if name in (schema.get("required") or ())}
+    required = {name: value for name, value in usual.items() if name in (schema_of(tool).get("required") or ())}
     least = [required] if 0 < len(required) < len(usual) else []
     edges = [
         {**usual, name: edge}
@@ -104,14 +111,10 @@ class _Maker:
         return {name: self.value(properties[name], name, depth + 1) for name in wanted}
 
     def _number(self, schema: Mapping[str, Any], kind: str) -> int | float:
-        number: int | float = 10 if kind == "integer" else 1.0
-        if "exclusiveMinimum" in schema:
-            number = max(number, schema["exclusiveMinimum"] + 1)
-        if "exclusiveMaximum" in schema:
-            number = min(number, schema["exclusiveMaximum"] - 1)
-        number = max(number, schema.get("minimum", number))
-        highest: int | float = schema.get("maximum", number)
-        return min(number, highest)
+        usual: int | float = 10 if kind == "integer" else 1.0
+        low: int | float = max(usual, schema.get("minimum", usual), schema.get("exclusiveMinimum", usual - 1) + 1)
+        number: int | float = min(low, schema.get("maximum", low), schema.get("exclusiveMaximum", low + 1) - 1)
+        return number
 
     def _text(self, schema: Mapping[str, Any], name: str) -> str:
         text = self._question if self._question is not None and name.lower() in QUESTIONS else self._word

@@ -17,6 +17,7 @@ use `await` for anything slow; a hook that blocks is moved to a thread of its ow
 
 from __future__ import annotations
 
+import inspect
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -75,7 +76,7 @@ class BaseEnv(ABC):
         for column in PROMPT_COLUMNS:
             if row.get(column) is not None:
                 return make_example(
-                    prompt_messages=_as_messages(row[column]),
+                    prompt_messages=as_messages(row[column]),
                     task=row,
                     init_rollout_args=row.get("init_rollout_args"),
                 )
@@ -93,7 +94,7 @@ class BaseEnv(ABC):
             raise ValueError("playground_preprocess takes either prompt or messages, not both. Leave one out.")
         if prompt is None and not messages:
             raise ValueError("playground_preprocess needs a prompt or messages. Pass one of them.")
-        turns = _as_messages(prompt if messages is None else messages)
+        turns = as_messages(prompt if messages is None else messages)
         return make_example(prompt_messages=with_system_prompt(turns, cls.system_prompt), task=None)
 
     @classmethod
@@ -212,17 +213,19 @@ class BaseEnv(ABC):
 
     async def copy_to_workspace(self, rollout_id: str, src_path: Path, dst_filename: str | None = None) -> None:
         """Put a file into the rollout's private directory."""
-        raise NotImplementedError(f"{type(self).__name__} has no workspaces; override copy_to_workspace to add them.")
+        raise _no_workspaces(self, "copy_to_workspace")
 
     async def copy_content_to_workspace(self, rollout_id: str, src_content: str | bytes, dst_filename: str) -> None:
         """Write a file in the rollout's private directory."""
-        raise NotImplementedError(
-            f"{type(self).__name__} has no workspaces; override copy_content_to_workspace to add them."
-        )
+        raise _no_workspaces(self, "copy_content_to_workspace")
 
     async def copy_from_workspace(self, rollout_id: str, src_filename: str, dst_path: Path) -> None:
         """Take a file out of the rollout's private directory."""
-        raise NotImplementedError(f"{type(self).__name__} has no workspaces; override copy_from_workspace to add them.")
+        raise _no_workspaces(self, "copy_from_workspace")
+
+
+def _no_workspaces(env: BaseEnv, hook: str) -> NotImplementedError:
+    return NotImplementedError(f"{type(env).__name__} has no workspaces; override {hook} to add them.")
 
 
 def overrides(env: BaseEnv | type[BaseEnv], hook: str) -> bool:
@@ -241,6 +244,16 @@ def primary_key(env: BaseEnv) -> str | dict[str, str | None] | None:
     return env.PRIMARY_REWARD_KEY
 
 
+async def call_hook(hook: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+    """Call a function that may be async; one that is not runs in a thread."""
+    if inspect.iscoroutinefunction(hook):
+        return await hook(*args, **kwargs)
+    import asyncio  # here, so that `import benchmax` does not load it
+
+    result = await asyncio.to_thread(hook, *args, **kwargs)
+    return await result if inspect.isawaitable(result) else result
+
+
 def with_system_prompt(messages: Sequence[ChatMessage], system_prompt: str) -> Messages:
     """The messages with the system prompt first, unless they have one."""
     if not system_prompt or any(message.get("role") == "system" for message in messages):
@@ -248,7 +261,6 @@ def with_system_prompt(messages: Sequence[ChatMessage], system_prompt: str) -> M
     return [{"role": "system", "content": system_prompt}, *messages]
 
 
-def _as_messages(prompt: Any) -> Messages:
-    if isinstance(prompt, str):
-        return [{"role": "user", "content": prompt}]
-    return list(prompt)
+def as_messages(prompt: Any) -> Messages:
+    """A prompt as messages: a text is what the user says."""
+    return [{"role": "user", "content": prompt}] if isinstance(prompt, str) else list(prompt)

@@ -64,7 +64,7 @@ LISTINGS = {
 
 
 def listing(name: str) -> Listing:
-    """Of a built-in environment; of others nothing is known before they are made."""
+    """The listing of a built-in environment; an empty one for others, which are only known once they are made."""
     return LISTINGS.get(name, Listing())
 
 

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import inspect
 import json
-from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Generator, Iterable, Mapping, Sequence
 from typing import Any, TypeAlias
 
 from benchmax.envs.types import ChatMessage, Example, ToolCall, nest_tool_calls
@@ -57,8 +57,7 @@ class Script:
     """One solution as it is played; `turn` takes the results of the calls of the previous turn."""
 
     def __init__(self, source: Any) -> None:
-        self._source = source
-        self._turns: Any = None
+        self._source = source if inspect.isgenerator(source) or inspect.isasyncgen(source) else _listed(source)
         self._begun = False
 
     @classmethod
@@ -78,28 +77,21 @@ class Script:
         source = self._source
         back: Any = None if not self._begun or not results else results[0] if len(results) == 1 else list(results)
         self._begun = True
-        if inspect.isasyncgen(source):
-            try:
-                return await source.asend(back)
-            except StopAsyncIteration:
-                return None
-        if inspect.isgenerator(source):
-            try:
-                return source.send(back)
-            except StopIteration:
-                return None
-        if self._turns is None:
-            self._turns = _listed(source)
-        return next(self._turns, None)
+        try:
+            return await source.asend(back) if inspect.isasyncgen(source) else source.send(back)
+        except (StopIteration, StopAsyncIteration):
+            return None
 
 
-def _listed(source: Any) -> Iterator[Any]:
+def _listed(source: Any) -> Generator[Any, Any, None]:
     """Turns that are returned all at once: a text is one answer, and so is a single call."""
     if isinstance(source, str | Mapping | ToolCall) or _call(source) is not None:
-        return iter([source])
-    if isinstance(source, Iterable):
-        return iter(list(source))
-    raise EnvDefinitionError(f"demonstrate returned {type(source).__name__}; {SHAPE}, or return a list of those.")
+        yield source
+    elif isinstance(source, Iterable):
+        for turn in list(source):  # noqa: UP028 - results are sent, which a list does not take
+            yield turn
+    else:
+        raise EnvDefinitionError(f"demonstrate returned {type(source).__name__}; {SHAPE}, or return a list of those.")
 
 
 async def turn_after(demonstrate: Demonstrate, example: Example, results: Sequence[Sequence[str]]) -> Turn | None:

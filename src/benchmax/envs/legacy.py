@@ -12,6 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache
 from typing import Any
 
+from benchmax.envs.base_env import as_messages
 from benchmax.envs.example_id import make_example
 from benchmax.envs.types import Example, Messages
 
@@ -31,10 +32,8 @@ def example_from(result: Any) -> Example:
             f"dataset_preprocess returned the keys {', '.join(map(str, result)) or 'none'}, "
             "but no prompt_messages. Return make_example(…) from it."
         )
-    prompt = result["prompt"]
-    messages: Messages = [{"role": "user", "content": prompt}] if isinstance(prompt, str) else list(prompt)
     task = {key: value for key, value in result.items() if key not in ("prompt", "init_rollout_args")}
-    return make_example(messages, task, result.get("init_rollout_args"))
+    return make_example(as_messages(result["prompt"]), task, result.get("init_rollout_args"))
 
 
 @lru_cache(maxsize=256)

@@ -20,14 +20,22 @@ import sys
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from types import ModuleType, new_class
-from typing import Any, get_args
+from typing import Any, TypeGuard, get_args
 
 from benchmax import plugins
 from benchmax.envs.base_env import BaseEnv, overrides
 from benchmax.envs.catalogue import BUILT_IN, LISTINGS, environments, listing, member_class
 from benchmax.envs.composed.parts import is_composed, part_name, split_parts
 from benchmax.envs.datasets.readers import FORMATS
-from benchmax.errors import BenchmaxError, ConfigError, EnvDefinitionError, NotFoundError, UsageError, describe_cause
+from benchmax.errors import (
+    BenchmaxError,
+    ConfigError,
+    EnvDefinitionError,
+    NotFoundError,
+    UsageError,
+    describe_cause,
+    did_you_mean,
+)
 
 
 def load_env_class(spec: str, folder: str | Path | None = None) -> type[BaseEnv]:
@@ -53,10 +61,9 @@ def load_env_class(spec: str, folder: str | Path | None = None) -> type[BaseEnv]
         known = environments()
         if (alone := spec.rpartition("=")[0].strip()) in known:
             raise UsageError(f"{spec!r} weighs one environment against none. Leave the weight out: {alone}.")
-        near = difflib.get_close_matches(spec, known, n=1)
-        hint = f"Did you mean {near[0]!r}? " if near else ""
+        hints = [did_you_mean(spec, known), f"There are: {', '.join(known)}."]
         raise NotFoundError(
-            f"There is no environment named {spec!r}. {hint}There are: {', '.join(known)}. "
+            f"There is no environment named {spec!r}. {' '.join(filter(None, hints))} "
             "Or give a file (main.py) or a dotted path (package.module.Class)."
         )
     return _choose(_import_module(module, str(folder or Path.cwd())), name, spec)
@@ -73,8 +80,12 @@ def _composed(spec: str, folder: str | Path | None) -> type[BaseEnv]:
     return compose(weights=weights, **named)
 
 
+def is_env_class(found: Any) -> TypeGuard[type[BaseEnv]]:
+    return inspect.isclass(found) and issubclass(found, BaseEnv)
+
+
 def _environment(found: Any, name: str) -> type[BaseEnv]:
-    if inspect.isclass(found) and issubclass(found, BaseEnv):
+    if is_env_class(found):
         return found
     raise EnvDefinitionError(f"The plug-in {name!r} is no environment class: {found!r}. Name a class that is.")
 
@@ -162,18 +173,12 @@ def _import_failed(what: str, error: BaseException) -> EnvDefinitionError:
 
 
 def _choose(module: ModuleType, name: str, spec: str) -> type[BaseEnv]:
-    found = {
-        key: value
-        for key, value in vars(module).items()
-        if inspect.isclass(value) and issubclass(value, BaseEnv) and value is not BaseEnv
-    }
+    found = {key: value for key, value in vars(module).items() if is_env_class(value) and value is not BaseEnv}
     if name:
-        value = getattr(module, name, None)
-        if not (inspect.isclass(value) and issubclass(value, BaseEnv)):
-            raise EnvDefinitionError(
-                f"{spec} is not an environment class. {module.__name__} has: {', '.join(found) or 'none'}."
-            )
-        return value
+        if is_env_class(value := getattr(module, name, None)):
+            return value
+        known = ", ".join(found) or "none"
+        raise EnvDefinitionError(f"{spec} is not an environment class. {module.__name__} has: {known}.")
     own = {key: value for key, value in found.items() if value.__module__ == module.__name__}
     if len(own) > 1:
         raise EnvDefinitionError(f"{spec} defines several environments: {', '.join(own)}. Name one: {spec}:ClassName.")
@@ -217,7 +222,7 @@ def check_arguments(env_class: type[BaseEnv], arguments: Mapping[str, Any]) -> N
 
 def refuse_unwritten_hooks(env_class: type[BaseEnv]) -> None:
     """Raise for a class without a method it must have; one with nearly that name is probably meant to be it."""
-    missing = sorted(getattr(env_class, "__abstractmethods__", ()))
+    missing = sorted(env_class.__abstractmethods__)
     if not missing:
         return
     own = [name for name in dir(env_class) if callable(getattr(env_class, name, None)) and not hasattr(BaseEnv, name)]
@@ -254,8 +259,7 @@ def refuse_unknown_arguments(env_class: type[BaseEnv], arguments: Mapping[str, A
         return
     for name in arguments:
         if name not in known:
-            near = difflib.get_close_matches(name, known, n=1)
-            hint = f"Did you mean {near[0]!r}?" if near else f"It takes: {', '.join(known) or 'none'}."
+            hint = did_you_mean(name, known) or f"It takes: {', '.join(known) or 'none'}."
             raise UsageError(f"{env_class.__name__} takes no argument {name!r}. {hint}")
 
 

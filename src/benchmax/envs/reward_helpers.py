@@ -24,7 +24,7 @@ _TOOL_CALL = "<tool_call>"
 _ANSWER_TAG = re.compile(r"<(/?)answer>", re.IGNORECASE | re.ASCII)
 # Ends at the next tag, whichever it is: linear for a text of opening tags alone.
 _ANSWER_BLOCK = re.compile(r"<answer>((?:[^<]|<(?!/?answer>))*+)</answer>", re.IGNORECASE)
-_SOURCE = re.compile(r"\[source:([^\[\]]++)\]", re.IGNORECASE | re.ASCII)
+SOURCE_MARK = re.compile(r"\[source:([^\[\]]++)\]", re.IGNORECASE | re.ASCII)
 _NUMBER = re.compile(
     r"(?:(?<![\w.)])[-+])?(?:(?:[0-9]{1,3}(?:,[0-9]{3})++(?![0-9])|[0-9]++)(?:\.[0-9]*+)?|\.[0-9]++)"
     r"(?:[eE][-+]?[0-9]{1,4}(?![0-9]))?(?:/[0-9]++)?"
@@ -103,6 +103,11 @@ def last_text(completion: Any) -> str:
 # --- comparing with a known answer ---
 
 
+def accepted_answers(truth: Any) -> list[str]:
+    """The answers that a truth accepts: each of a list, or the one that it is."""
+    return list(map(str, truth)) if isinstance(truth, list | tuple) else [str(truth)]
+
+
 def exact_match(prediction: Any, gold: Any) -> float:
     """1.0 when both say the same, ignoring case, spacing, outer punctuation and a leading article.
 
@@ -122,7 +127,7 @@ def contains_answer(text: Any, gold: Any) -> float:
 def f1_score(prediction: Any, gold: Any) -> float:
     """The harmonic mean of word precision and recall; the best over several golds."""
     said = Counter(_words(prediction))
-    return max((_f1(said, Counter(_words(one))) for one in _golds(gold)), default=0.0)
+    return max((f1_of_words(said, Counter(_words(one))) for one in _golds(gold)), default=0.0)
 
 
 def numeric_match(prediction: Any, gold: Any, tolerance: float = 1e-6) -> float:
@@ -212,7 +217,9 @@ def citation_score(
     """
     canonical = canonicalize or str.strip
     fields = [source_field] if isinstance(source_field, str) else list(source_field)
-    cited = {canonical(mark.strip()) for mark in _SOURCE.findall(extract_completion_text(completion)) if mark.strip()}
+    cited = {
+        canonical(mark.strip()) for mark in SOURCE_MARK.findall(extract_completion_text(completion)) if mark.strip()
+    }
     sources = (_source(chunk, fields) for chunk in _mappings(reference_chunks))
     wanted = {canonical(source) for source in sources if source}
     if not cited or not wanted:
@@ -289,7 +296,8 @@ def _words(value: Any) -> list[str]:
     return words[1:] if len(words) > 1 and words[0] in _ARTICLES else words
 
 
-def _f1(said: Counter[str], wanted: Counter[str]) -> float:
+def f1_of_words(said: Counter[str], wanted: Counter[str]) -> float:
+    """The harmonic mean of precision and recall of words that were counted."""
     shared = (said & wanted).total()
     return 2 * shared / (said.total() + wanted.total()) if shared else 0.0
 

@@ -6,7 +6,7 @@ differences mean that the other set is better than the base.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence, Set
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from statistics import fmean
 from typing import Any, TypeAlias
@@ -133,28 +133,18 @@ def compare(base: Iterable[Rollout], other: Iterable[Rollout]) -> Comparison:
     if (total := differences.pop(TOTAL, None)) is not None:
         comparison.reward, comparison.verdict = total.delta, total.verdict
     comparison.components = {name: found.delta for name, found in differences.items()}
-    _count_left_out(comparison, left.keys(), right.keys(), _ids(base), _ids(other))
+    in_base, in_other = ({rollout.example_id for rollout in side} for side in (base, other))
+    both = in_base & in_other
+    comparison.only_in_base, comparison.only_in_other = len(in_base - both), len(in_other - both)
+    comparison.scored_only_in_base = len(both & left.keys() - right.keys())
+    comparison.scored_only_in_other = len(both & right.keys() - left.keys())
+    comparison.scored_in_neither = len(both - left.keys() - right.keys())
     comparison.new_components, comparison.gone_components = _new_names(base, other), _new_names(other, base)
     return comparison
 
 
 def _scores(groups: Mapping[str, Sequence[Rollout]]) -> dict[str, list[dict[str, float]]]:
     return {key: [{**each.rewards, TOTAL: each.reward or 0.0} for each in group] for key, group in groups.items()}
-
-
-def _count_left_out(
-    comparison: Comparison, left: Set[str], right: Set[str], in_base: Set[str], in_other: Set[str]
-) -> None:
-    """Count the examples without a pair: absent on one side, or played there without a score."""
-    both = in_base & in_other
-    comparison.only_in_base, comparison.only_in_other = len(in_base - both), len(in_other - both)
-    comparison.scored_only_in_base = len(both & left - right)
-    comparison.scored_only_in_other = len(both & right - left)
-    comparison.scored_in_neither = len(both - left - right)
-
-
-def _ids(rollouts: Iterable[Rollout]) -> Set[str]:
-    return {rollout.example_id for rollout in rollouts}
 
 
 def _new_names(before: Iterable[Rollout], after: Iterable[Rollout]) -> list[str]:

@@ -129,7 +129,7 @@ def claim(directory: Path, made_for: Mapping[str, Any]) -> None:
 
 
 def _first_rollout(directory: Path) -> dict[str, Any]:
-    """What a directory without a record of it was made for: its first rollout tells."""
+    """What a directory without such a record was made for, read from its first rollout."""
     path = directory / ROLLOUTS
     first = next(read_rollouts(path), None) if path.exists() else None
     return {"env": first.env, "model": first.model} if first else {}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Iterable, Mapping
-from contextlib import aclosing
+from contextlib import aclosing, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -54,8 +54,8 @@ async def evaluate(
     directory = None if directory is None else Path(directory)
     if directory:
         claim(directory, {"env": host.name, "model": model.name, "group_size": group_size} | _script_of(model))
-    log = RolloutLog(directory / ROLLOUTS) if directory else None  # locked first: nobody else adds to it now
-    try:
+    with RolloutLog(directory / ROLLOUTS) if directory else nullcontext() as log:
+        # Read only now that the log is locked and nobody else adds to it.
         done = latest_rollouts(log.path) if log else {}
         done = {key: rollout for key, rollout in done.items() if key[0] in unique and key[1] < group_size}
         samples_of = _unfinished(done, group_size, whole_groups=host.overrides("compute_group_reward"))
@@ -68,22 +68,15 @@ async def evaluate(
             concurrency=concurrency,
             samples_of=samples_of,
         )
-
-        def keep(rollout: Rollout) -> None:
-            if log:
-                log.append(rollout)
-            done[rollout.key] = rollout
-            if on_rollout:
-                on_rollout(rollout)
-
         with gc_frozen():
             async with aclosing(groups):
                 async for group in groups:
                     for rollout in group:
-                        keep(rollout)
-    finally:
-        if log:
-            log.close()
+                        if log:
+                            log.append(rollout)
+                        done[rollout.key] = rollout
+                        if on_rollout:
+                            on_rollout(rollout)
     rollouts = [done[key] for key in sorted(done)]
     report = summarise(rollouts, primary=primary_key(host.env))
     if directory:

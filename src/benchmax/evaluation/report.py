@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from math import isinf
 from statistics import fmean
 from typing import Any
 
@@ -58,19 +59,14 @@ class Report:
 
     def to_dict(self) -> dict[str, Any]:
         """Plain JSON; an interval that is unknown (one example) has null ends."""
-        return {name: _plain(getattr(self, name)) for name in self.__slots__}
+        plain: dict[str, Any] = _plain(asdict(self))
+        return plain
 
 
 def _plain(value: Any) -> Any:
-    if isinstance(value, Estimate):
-        return {key: None if abs(number) == float("inf") else number for key, number in value.to_dict().items()}
-    if isinstance(value, Reason):
-        return {"message": value.message, "count": value.count}
-    if isinstance(value, Report):
-        return value.to_dict()
     if isinstance(value, dict):
         return {str(key): _plain(item) for key, item in value.items()}
-    return value
+    return None if isinstance(value, float) and isinf(value) else value
 
 
 def by_example(rollouts: Iterable[Rollout]) -> dict[str, list[Rollout]]:
@@ -89,27 +85,18 @@ def summarise(rollouts: Sequence[Rollout], *, primary: metrics.Primary = None) -
 
 
 def _summary(rollouts: Sequence[Rollout], primary: metrics.Primary) -> Report:
-    groups = by_example(rollouts)
-    scored = {key: kept for key, group in groups.items() if (kept := [r for r in group if r.reward is not None])}
-    report = Report(examples=len(groups), rollouts=len(rollouts), scored=sum(map(len, scored.values())))
-    report.reward = _mean(scored, lambda r: r.reward or 0.0)
-    report.solve_rate = _share(scored, lambda r: float(metrics.solved(r, primary)))
-    _add_at_k(report, list(scored.values()), primary)
+    groups = list(by_example(rollouts).values())
+    scored = [kept for group in groups if (kept := [r for r in group if r.reward is not None])]
+    report = Report(examples=len(groups), rollouts=len(rollouts), scored=sum(map(len, scored)))
+    report.reward = estimate([fmean(r.reward or 0.0 for r in group) for group in scored])
+    report.solve_rate = estimate_share([fmean(metrics.solved(r, primary) for r in group) for group in scored])
+    _add_at_k(report, scored, primary)
     for name in sorted({name for rollout in rollouts for name in rollout.rewards}):
-        having = {key: kept for key, group in groups.items() if (kept := [r for r in group if name in r.rewards])}
-        component = _mean(having, lambda r, name=name: r.rewards[name])  # type: ignore[misc]
-        if component:
+        values = [[r.rewards[name] for r in group if name in r.rewards] for group in groups]
+        if component := estimate([fmean(each) for each in values if each]):
             report.components[name] = component
     _add_counts(report, rollouts)
     return report
-
-
-def _mean(groups: dict[str, list[Rollout]], value: Callable[[Rollout], float]) -> Estimate | None:
-    return estimate([fmean(map(value, group)) for group in groups.values()])
-
-
-def _share(groups: dict[str, list[Rollout]], value: Callable[[Rollout], float]) -> Estimate | None:
-    return estimate_share([fmean(map(value, group)) for group in groups.values()])
 
 
 def _add_at_k(report: Report, groups: Sequence[Sequence[Rollout]], primary: metrics.Primary) -> None:
@@ -120,10 +107,8 @@ def _add_at_k(report: Report, groups: Sequence[Sequence[Rollout]], primary: metr
         passed = [sum(metrics.solved(r, primary) for r in group) for group in groups]
         shares = [pass_at_k(count, len(group), k) for count, group in zip(passed, groups, strict=True)]
         best = [max_at_k([r.reward or 0.0 for r in group], k) for group in groups]
-        pass_estimate, max_estimate = estimate_share(shares), estimate(best)
-        assert pass_estimate is not None
-        assert max_estimate is not None
-        report.pass_at[k], report.max_at[k] = pass_estimate, max_estimate
+        if (passing := estimate_share(shares)) and (highest := estimate(best)):
+            report.pass_at[k], report.max_at[k] = passing, highest
 
 
 def _add_counts(report: Report, rollouts: Sequence[Rollout]) -> None:

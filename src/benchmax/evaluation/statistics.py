@@ -6,7 +6,7 @@ Samples of one example are not independent, so every interval is over *examples*
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from math import comb, inf, sqrt
 from statistics import NormalDist, fmean, stdev
 
@@ -23,7 +23,7 @@ class Estimate:
     n: int
 
     def to_dict(self) -> dict[str, float | int]:
-        return {"mean": self.mean, "low": self.low, "high": self.high, "n": self.n}
+        return asdict(self)
 
 
 def estimate(values: Sequence[float]) -> Estimate | None:

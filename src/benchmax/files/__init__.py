@@ -1,6 +1,6 @@
 """Files written and read safely: whole or not at all, without following links, without secrets. Any room may use it.
 
-archives    unpacks an archive that somebody else made
+archives    unpacks an archive from an untrusted source
 atomic      replaces a file or a directory in one step
 json_size   counts what a JSON text unfolds into, before it is parsed
 jsonl       append-only records that survive a crash

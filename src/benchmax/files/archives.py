@@ -1,7 +1,7 @@
-"""Taking files out of an archive that somebody else made.
+"""Unpacks an archive from an untrusted source.
 
 Covered: names that lead elsewhere, links, devices, sparse files and compression that unfold into more than was sent,
-too many or doubled names. All of it is looked at before the first byte is written. Not covered: what is in the files.
+too many names or repeated ones. All is checked before the first byte is written. Not covered: what is in the files.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ def unpack_tar(archive: Path, folder: Path) -> None:
                 _write(tar, member, folder / member.name)
     except BaseException as error:
         shutil.rmtree(folder, ignore_errors=True)
-        # The module itself raises this and that at headers that lie.
+        # tarfile raises errors of many kinds at forged headers.
         if isinstance(error, Exception) and not isinstance(error, OSError | UsageError):
             raise UsageError(f"{archive.name} is not a whole tar archive ({error}). Fetch it again.") from None
         raise

@@ -1,6 +1,7 @@
 """How much a JSON text unfolds into: sixty megabytes of `[{},{},…]` are two gigabytes of objects.
 
-Counted before it is parsed, by the signs that begin a value; those inside of texts count too, so the bounds are wide.
+Values are counted before the text is parsed, by the characters that begin or separate them. Those inside strings count
+too, so the limits are generous.
 """
 
 from __future__ import annotations

@@ -31,19 +31,19 @@ def open_plain(root: Path | int, name: str | os.PathLike[str]) -> BinaryIO:
         descriptor = os.open(parts[-1], _FILE, dir_fd=folder)
     finally:
         os.close(folder)
-    if not S_ISREG(os.fstat(descriptor).st_mode):
-        os.close(descriptor)
-        raise FileNotFoundError(2, "not a regular file", str(name))
-    return open(descriptor, "rb")
+    return open(_regular(descriptor, name), "rb")
 
 
 def append_to(root: Path, name: str) -> int:
     """A descriptor that adds to a regular file in `root`, made if it is not there; OSError when it is anything else."""
     flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
-    descriptor = os.open(root / name, flags, 0o600)
+    return _regular(os.open(root / name, flags, 0o600), name)
+
+
+def _regular(descriptor: int, name: str | os.PathLike[str]) -> int:
     if not S_ISREG(os.fstat(descriptor).st_mode):
         os.close(descriptor)
-        raise FileNotFoundError(2, "not a regular file", name)
+        raise FileNotFoundError(2, "not a regular file", str(name))
     return descriptor
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import shutil
 from contextlib import suppress
@@ -9,9 +10,20 @@ from pathlib import Path
 from typing import BinaryIO
 
 from benchmax.files.links import append_to, open_plain
+from benchmax.files.redaction import without_secrets
 
 LOG_BYTES = 32 * 1024 * 1024
 """A larger log is rotated: `x.log` becomes `x.log.1`."""
+
+
+class SecretFreeFormatter(logging.Formatter):
+    """Lines with their time, and without the run's secrets, which an environment may log."""
+
+    def __init__(self) -> None:
+        super().__init__("%(asctime)s %(levelname)s %(name)s: %(message)s")
+
+    def format(self, record: logging.LogRecord) -> str:
+        return without_secrets(super().format(record))
 
 
 def open_log(path: Path) -> BinaryIO:
@@ -47,6 +59,14 @@ def tail(path: Path, lines: int, *, since: int = 0, most: int = LOG_BYTES) -> st
     except OSError:
         return ""
     return "\n".join(data.decode("utf-8", "replace").splitlines()[-lines:])
+
+
+def modified_at(path: Path) -> float:
+    """When a file was last changed; 0 when there is none."""
+    try:
+        return path.stat().st_mtime
+    except OSError:
+        return 0.0
 
 
 def file_size(path: Path) -> int:

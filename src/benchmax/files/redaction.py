@@ -38,25 +38,25 @@ _BREAKS = re.compile(r"(?:(?<!\\)\\+[nrt]|[\s\0\u200b-\u200d\u2060\ufeff]|\x1b\[
 _BYTES = re.compile(r"(?:(?:0x)?[0-9a-f]{2}(?:[:,-]\s?|\s)){7,}(?:0x)?[0-9a-f]{2}")
 _BYTE_BREAKS = re.compile(r"(?:0x|[\s:,-])+")
 """`73:6b:2d`, `0x73, 0x6b, 0x2d`, and what is between two bytes of it."""
-_NUMBERED = re.compile(
+_ESCAPES = re.compile(
     r"%(?P<hex1>[0-9a-f]{2})"
     r"|(?<!\\)\\+(?:u0000(?P<hex2>[0-9a-f]{4})|u\{(?P<hex3>[0-9a-f]{1,6})\}|u(?P<hex4>[0-9a-f]{4})|x(?P<hex5>[0-9a-f]{2})"
     r"|(?P<octal>[0-3][0-7]{2})|(?P<itself>[/\"']))"
     r"|&#x0*(?P<hex6>[0-9a-f]{1,6});|&#0*(?P<decimal>[0-9]{1,7});|&(?P<name>quot|amp|lt|gt);"
 )
-"""Signs written by their number or name, in lower case."""
+"""Characters written by their number or name, in lower case."""
 _CUT_OFF = re.compile(r"…|\.{2,}|[\[(<]{1,2}(?:…|\.{2}|\d|truncated|cut|snip)")
 _CUT_ON = re.compile(
     r"(?:…|\.{2,}|(?:chars|characters|bytes|truncated|more|omitted|left out|cut|snip)[^\])>\n]{0,9}[\])>]{1,2})"
     r"[\"'\s]{0,2}"
 )
 """What follows the first part of a text that was cut, and what stands before its last part."""
-_HALF_A_SIGN = re.compile(r"(?:%[0-9a-f]?|\\(?:u[0-9a-f]{0,3}|x[0-9a-f]?)?)\Z")
+_HALF_AN_ESCAPE = re.compile(r"(?:%[0-9a-f]?|\\(?:u[0-9a-f]{0,3}|x[0-9a-f]?)?)\Z")
 _CUT_CHARS = 4
 """What may be at a cut end of a text beside the value: `…` or `...`, and a quote."""
-_NAMED = {"quot": '"', "amp": "&", "lt": "<", "gt": ">"}
-_WRITINGS = 2
-"""How often signs may have been written so, one inside the other."""
+_BY_NAME = {"quot": '"', "amp": "&", "lt": "<", "gt": ">"}
+_ESCAPE_DEPTH = 2
+"""How often characters may have been escaped, one escape inside the other."""
 
 Spans = Iterator[tuple[int, int]]
 
@@ -87,7 +87,7 @@ class Redactor:
             spans += self._forms.find(lower)
             spans += _broken(lower, _BREAKS, self._squeezed)
             spans += self._in_bytes(lower)
-            spans += self._numbered(lower)
+            spans += self._in_escapes(lower)
         return _cut_out(text, spans) if spans else text
 
     def _in_bytes(self, lower: str) -> list[tuple[int, int]]:
@@ -98,12 +98,12 @@ class Redactor:
             for start, end in _broken(found[0], _BYTE_BREAKS, self._bytes)
         ]
 
-    def _numbered(self, lower: str) -> list[tuple[int, int]]:
-        """Where values stand of which signs are written by their numbers."""
+    def _in_escapes(self, lower: str) -> list[tuple[int, int]]:
+        """Where values are of which characters are written as escapes."""
         spans: list[tuple[int, int]] = []
         readings: list[_Places] = []
-        while len(readings) < _WRITINGS and _NUMBERED.search(lower):
-            lower, places = _read_numbers(lower)
+        while len(readings) < _ESCAPE_DEPTH and _ESCAPES.search(lower):
+            lower, places = _rewrite(lower, _ESCAPES, _character)
             readings.insert(0, places)
             for start, end in self._forms.find(lower):
                 for reading in readings:
@@ -160,7 +160,7 @@ def _coded(part: str) -> Iterator[str]:
 
 
 def _in_base64(part: bytes) -> Iterator[str]:
-    """Without the signs that its neighbours share."""
+    """Without the characters that its neighbours share."""
     for before, shared in ((0, 0), (1, 2), (2, 3)):
         whole = (before + len(part)) * 8 // 6
         plain = base64.b64encode(b"\0" * before + part).decode()[shared:whole]
@@ -182,25 +182,27 @@ class _Places(NamedTuple):
         return self.text[piece] + index - self.made[piece]
 
 
-def _read_numbers(text: str) -> tuple[str, _Places]:
-    """The text with signs that are written by their numbers as themselves."""
+def _rewrite(text: str, pattern: re.Pattern[str], replacement: Callable[[re.Match[str]], str]) -> tuple[str, _Places]:
+    """The text with every match replaced, by one character at most, and where its pieces are."""
     pieces: list[str] = []
     places = _Places([0], [0])
     at = made = 0
-    for found in _NUMBERED.finditer(text):
-        pieces += (text[at : found.start()], _sign(found))
-        made += found.start() - at + 1
+    for found in pattern.finditer(text):
+        new = replacement(found)
+        pieces += (text[at : found.start()], new)
+        made += found.start() - at
         at = found.end()
-        places.made.extend((made - 1, made))
-        places.text.extend((found.start(), at))
+        places.made.extend((made, made + 1) if new else (made,))
+        places.text.extend((found.start(), at) if new else (at,))
+        made += len(new)
     pieces.append(text[at:])
     return "".join(pieces), places
 
 
-def _sign(found: re.Match[str]) -> str:
+def _character(found: re.Match[str]) -> str:
     kind = str(found.lastgroup)
     if kind in ("itself", "name"):
-        return found["itself"] or _NAMED[found["name"]]
+        return found["itself"] or _BY_NAME[found["name"]]
     number = int(found[kind], {"octal": 8, "decimal": 10}.get(kind, 16))
     return _lower(chr(number)) if 0 < number < 0xD800 or 0xDFFF < number <= sys.maxunicode else "\ufffd"
 
@@ -247,17 +249,14 @@ def _cut_ends(text: str) -> list[int]:
     """Where a value may end too early: before every mark of a cut, and at the end of the text."""
     whole = len(text.rstrip("…. \"')"))
     last = len(text) if len(text) - whole > _CUT_CHARS else whole
-    found = [mark.start() - len(near) + len(near.rstrip("\"' \n")) for mark, near in _marks(_CUT_OFF, text)]
-    return [_before_half_a_sign(text, end) for end in (*found, last)]
+    marks = [mark.start() for mark in _CUT_OFF.finditer(text)]
+    before = (text[max(0, at - 2) : at] for at in marks)  # a quote or a space may stand before a mark
+    ends = [at - len(near) + len(near.rstrip("\"' \n")) for at, near in zip(marks, before, strict=True)]
+    return [_before_half_an_escape(text, end) for end in (*ends, last)]
 
 
-def _marks(kind: re.Pattern[str], text: str) -> Iterator[tuple[re.Match[str], str]]:
-    """The marks, and the two characters before each."""
-    return ((mark, text[max(0, mark.start() - 2) : mark.start()]) for mark in kind.finditer(text))
-
-
-def _before_half_a_sign(text: str, end: int) -> int:
-    half = _HALF_A_SIGN.search(text[max(0, end - 6) : end])
+def _before_half_an_escape(text: str, end: int) -> int:
+    half = _HALF_AN_ESCAPE.search(text[max(0, end - 6) : end])
     return end - len(half[0]) if half else end
 
 
@@ -292,20 +291,10 @@ def _broken(lower: str, breaks: re.Pattern[str], forms: _Forms) -> list[tuple[in
     """Where forms are that have breaks in them."""
     if not forms or (squeezed := breaks.sub("", lower)) == lower:
         return []
-    found = forms.find(squeezed)
-    places = _without(breaks, lower) if found else _Places([], [])
+    if not (found := forms.find(squeezed)):
+        return []
+    _, places = _rewrite(lower, breaks, lambda _: "")
     return [(places.before(start), places.before(end - 1) + 1) for start, end in found]
-
-
-def _without(breaks: re.Pattern[str], text: str) -> _Places:
-    """Where the pieces between breaks are."""
-    places, made, at = _Places([0], [0]), 0, 0
-    for broken in breaks.finditer(text):
-        made += broken.start() - at
-        at = broken.end()
-        places.made.append(made)
-        places.text.append(at)
-    return places
 
 
 def _cut_out(text: str, spans: list[tuple[int, int]]) -> str:

@@ -88,20 +88,16 @@ def encode_head(name: str, sampling: Sampling, tools: Sequence[ToolDefinition], 
     if taken := RESERVED & sampling.extra.keys():
         raise ConfigError(f"Sampling.extra may not set {', '.join(sorted(taken))}. Remove it.")
     request: dict[str, Any] = {"model": name, "temperature": sampling.temperature, "top_p": sampling.top_p}
-    if sampling.top_k is not None:
-        request["top_k"] = sampling.top_k
-    if sampling.stop:
-        request["stop"] = list(sampling.stop)
-    if sampling.seed is not None:
-        request["seed"] = sampling.seed
-    if sampling.logprobs:
-        request["logprobs"] = True
-        if token_ids:
-            request["return_token_ids"] = True
-    if tools:
-        request["tools"] = [mcp2openai(tool) for tool in tools]
-    request.update(sampling.extra)
-    return encode(request)[:-1] + b',"messages":['
+    optional = {
+        "top_k": sampling.top_k,
+        "stop": list(sampling.stop) or None,
+        "seed": sampling.seed,
+        "logprobs": sampling.logprobs or None,
+        "return_token_ids": (sampling.logprobs and token_ids) or None,
+        "tools": [mcp2openai(tool) for tool in tools] or None,
+    }
+    request |= {field: value for field, value in optional.items() if value is not None}
+    return encode(request | sampling.extra)[:-1] + b',"messages":['
 
 
 def encode(value: Any) -> bytes:

@@ -25,7 +25,7 @@ import yarl
 
 from benchmax import limits
 from benchmax.deadlines import deadline
-from benchmax.envs.types import ChatMessage, Messages, ToolCall, ToolDefinition
+from benchmax.envs.types import ChatMessage, ToolCall, ToolDefinition
 from benchmax.errors import ConfigError, ModelError, ModelProtocolError, ModelRateLimited, ModelUnavailable
 from benchmax.models import chat_api, http_errors, text_tools
 from benchmax.models.base import Conversation, ModelClient, Reply, Sampling, Usage, need_count, need_number
@@ -98,8 +98,6 @@ class HttpModel(ModelClient):
         self._sessions: dict[asyncio.AbstractEventLoop, tuple[aiohttp.ClientSession, SessionLifetime]] = {}
 
     def converse(self, *, tools: Sequence[ToolDefinition] = (), sampling: Sampling = Sampling()) -> Conversation:
-        if self.tool_format == "hermes":
-            return HermesConversation(self, tools, sampling)
         return HttpConversation(self, tools, sampling)
 
     async def exchange(self, body: bytes) -> chat_api.ServerReply:
@@ -117,7 +115,9 @@ class HttpModel(ModelClient):
                         last = error
                     pause = http_errors.wait_before(last, tries, self.backoff)
                     if tries >= self.tries or monotonic() + pause >= ends:
-                        raise http_errors.after_tries(last, tries) from None
+                        if tries > 1:
+                            last.args = (f"After {tries} tries: {last}",)
+                        raise last from None
                     await asyncio.sleep(pause)
         except TimeoutError:
             raise http_errors.timed_out(self.endpoint, self.timeout, tries, last) from None
@@ -219,14 +219,15 @@ def _new_socket(address: aiohttp.AddrInfoType) -> socket.socket:
 
 
 class HttpConversation(Conversation):
-    """A conversation whose server parses tool calls."""
+    """A conversation whose server parses tool calls, or in which tools, calls and results are text."""
 
     def __init__(self, model: HttpModel, tools: Sequence[ToolDefinition], sampling: Sampling) -> None:
         self._model = model
         self._tools = tools
         self._sampling = sampling
+        self._as_text = model.tool_format == "hermes"
         self._head = chat_api.encode_head(
-            model.name, sampling, self._native_tools(), token_ids=model.token_ids and sampling.logprobs
+            model.name, sampling, () if self._as_text else tools, token_ids=model.token_ids and sampling.logprobs
         )
         self._encoded: list[bytes] = []
         self._call_ids: set[str] = set()
@@ -234,32 +235,27 @@ class HttpConversation(Conversation):
         """The exact tokens so far; `trail.exact` is False once the server omits them or contradicts itself."""
 
     async def reply(self, new: Sequence[ChatMessage], *, max_tokens: int | None = None) -> Reply:
-        encoded = self._encoded + [chat_api.encode_message(message) for message in self._outgoing(new)]
+        if self._as_text:
+            new = text_tools.as_text(new if self._encoded else text_tools.opening(new, self._tools))
+        encoded = self._encoded + [chat_api.encode_message(message) for message in new]
         answer = await self._model.exchange(self._request(encoded, max_tokens))
-        text, calls = self._incoming(answer)
+        text, calls = answer.text, answer.calls
+        if self._as_text and self._tools:
+            text, written = text_tools.read_calls(text)
+            calls = written + calls
+        elif self._as_text:
+            calls = []
         message: ChatMessage = {"role": "assistant", "content": text}
         if calls:
             message["tool_calls"] = [self._identified(call).to_dict() for call in calls]
-        encoded.append(chat_api.encode_message(self._echo(message, answer)))
+        # A server that does not parse calls gets back what it wrote.
+        echo: ChatMessage = {"role": "assistant", "content": answer.text} if self._as_text else message
+        encoded.append(chat_api.encode_message(echo))
         self._encoded = encoded
         if answer.reasoning:
             message["reasoning_content"] = answer.reasoning  # type: ignore[typeddict-unknown-key]
         finish = "tool_calls" if calls and answer.finish == "stop" else answer.finish
         return Reply(message, finish, self._usage(answer), self.trail.extend(answer))
-
-    def _native_tools(self) -> Sequence[ToolDefinition]:
-        """Tools sent in the request's own field."""
-        return self._tools
-
-    def _outgoing(self, new: Sequence[ChatMessage]) -> Sequence[ChatMessage]:
-        return new
-
-    def _incoming(self, answer: chat_api.ServerReply) -> tuple[str, list[ToolCall]]:
-        return answer.text, answer.calls
-
-    def _echo(self, message: ChatMessage, answer: chat_api.ServerReply) -> ChatMessage:
-        """The assistant's turn as later requests contain it."""
-        return message
 
     def _request(self, encoded: list[bytes], max_tokens: int | None) -> bytes:
         cap = chat_api.turn_cap(self._sampling, max_tokens)
@@ -284,25 +280,6 @@ class HttpConversation(Conversation):
         if price := self._model.price:
             cost = (answer.prompt_tokens * price[0] + answer.completion_tokens * price[1]) / 1e6
         return Usage(answer.prompt_tokens, answer.completion_tokens, cost)
-
-
-class HermesConversation(HttpConversation):
-    """A conversation in which tools, calls and results are text."""
-
-    def _native_tools(self) -> Sequence[ToolDefinition]:
-        return ()
-
-    def _outgoing(self, new: Sequence[ChatMessage]) -> Messages:
-        return text_tools.as_text(new if self._encoded else text_tools.opening(new, self._tools))
-
-    def _incoming(self, answer: chat_api.ServerReply) -> tuple[str, list[ToolCall]]:
-        if not self._tools:
-            return answer.text, []
-        text, calls = text_tools.read_calls(answer.text)
-        return text, calls + answer.calls
-
-    def _echo(self, message: ChatMessage, answer: chat_api.ServerReply) -> ChatMessage:
-        return {"role": "assistant", "content": answer.text}
 
 
 async def _read(response: aiohttp.ClientResponse) -> bytes:

@@ -82,13 +82,6 @@ def timed_out(endpoint: Endpoint, seconds: float, tries: int, last: ModelError |
     )
 
 
-def after_tries(error: ModelError, tries: int) -> ModelError:
-    """The same error, with the number of tries in its message."""
-    if tries > 1:
-        error.args = (f"After {tries} tries: {error}",)
-    return error
-
-
 def wait_before(error: ModelError, tries: int, first: float) -> float:
     """Seconds until the next try."""
     asked = error.retry_after if isinstance(error, ModelRateLimited) else None

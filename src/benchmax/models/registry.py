@@ -112,7 +112,9 @@ def open_local(spec: str, say: Say = lambda what: None, **options: Any) -> Model
             model = opening.open_checkpoint(run, checkpoint or "best", say=say, **options)
         else:
             import_module("benchmax.inference.weights.store").resolve(name, say=say)
-            model = import_module("benchmax.inference.local").LocalModel.load(name, checkpoint=checkpoint, **options)
+            model = import_module("benchmax.inference.local_model").LocalModel.load(
+                name, checkpoint=checkpoint, **options
+            )
     return model
 
 

@@ -43,7 +43,9 @@ class ScriptedModel(ModelClient):
 
         return cls(look_up, name=name, delay=delay)
 
-    def converse(self, *, tools: Sequence[ToolDefinition] = (), sampling: Sampling = Sampling()) -> Conversation:
+    def converse(
+        self, *, tools: Sequence[ToolDefinition] = (), sampling: Sampling = Sampling()
+    ) -> ScriptedConversation:
         return ScriptedConversation(self, sampling)
 
     def __repr__(self) -> str:
@@ -54,19 +56,20 @@ class ScriptedConversation(Conversation):
     def __init__(self, model: ScriptedModel, sampling: Sampling) -> None:
         self._model = model
         self._sampling = sampling
-        self._messages: list[ChatMessage] = []
+        self.messages: list[ChatMessage] = []
+        """Those so far, both sides'."""
         self._turn = 0
         self._calls = 0
         self._tokens = 0
 
     async def reply(self, new: Sequence[ChatMessage], *, max_tokens: int | None = None) -> Reply:
-        before = len(self._messages)
-        self._messages.extend(new)
+        before = len(self.messages)
+        self.messages.extend(new)
         try:
             answer = await self._answer()
         except BaseException:
             # The turn did not happen: the caller may try again.
-            del self._messages[before:]
+            del self.messages[before:]
             raise
         finally:
             self._turn += 1
@@ -76,7 +79,7 @@ class ScriptedConversation(Conversation):
         if reply is not answer:
             reply.usage = Usage(prompt_tokens, sampled)
         self._tokens = prompt_tokens + sampled
-        self._messages.append(reply.message)
+        self.messages.append(reply.message)
         return reply
 
     async def _answer(self) -> Answer:
@@ -88,7 +91,7 @@ class ScriptedConversation(Conversation):
         if isinstance(script, str):
             answer = script
         elif callable(script):
-            answer = script(self._messages)
+            answer = script(self.messages)
             if inspect.isawaitable(answer):
                 answer = await answer
         else:

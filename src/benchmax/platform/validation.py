@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
+from itertools import chain, islice
 from os import PathLike
 from types import ModuleType
 from typing import Any
@@ -97,10 +98,10 @@ def validate_env(
     the `llm_…` and `remote_…` arguments concern that part. With `full_messages`, every answer that was scored is
     printed.
     """
-    arguments, train_dataset, held_out = _in_place(env_args, train_dataset, eval_dataset)
+    arguments, train_dataset, held_out = _arguments_and_rows(env_args, train_dataset, eval_dataset)
     eval_dataset = None if held_out is _NO_ROWS else held_out
     report = ValidationReport()
-    say: Callable[[str], None] = print if verbose else _keep_quiet
+    say: Callable[[str], None] = print if verbose else lambda line: None
     if local:
         diagnosis = examine_sync(
             env_class,
@@ -111,7 +112,7 @@ def validate_env(
             max_turns=max_turns,
             max_tool_calls=max_tool_calls,
         )
-        _take_in(report, diagnosis, say, full_messages)
+        _add_local_checks(report, diagnosis, say, full_messages)
     if api_key or not local:
         llm = {"llm_base_url": llm_base_url, "llm_api_key": llm_api_key or ""}
         report.remote = remote_checks(
@@ -133,7 +134,7 @@ def validate_env(
     return report
 
 
-def _in_place(env_args: Any, *datasets: Any) -> tuple[Any, ...]:
+def _arguments_and_rows(env_args: Any, *datasets: Any) -> tuple[Any, ...]:
     """Arguments and datasets, also where the first dataset stands in the place of the arguments."""
     if env_args is None or isinstance(env_args, Mapping):
         return env_args, *datasets
@@ -147,11 +148,8 @@ def _in_place(env_args: Any, *datasets: Any) -> tuple[Any, ...]:
 
 def first_rows(train: Source, held_out: Source | None, count: int) -> list[Any]:
     """The first training rows, and held-out ones when those are too few."""
-    return [*_first(train, count), *_first(held_out or (), count)][:count]
-
-
-def _first(rows: Source, count: int) -> list[Any]:
-    return [row.data for row, _ in zip(read_rows(rows), range(count), strict=False)]
+    rows = chain(read_rows(train), read_rows(held_out or ()))
+    return [row.data for row in islice(rows, count)]
 
 
 def remote_checks(
@@ -182,7 +180,9 @@ def _say_part(say: Callable[[str], None], title: str, part: ExampleValidation, f
         say(f"    {message['role']}: {quote(str(message.get('content') or message.get('tool_calls') or ''))}")
 
 
-def _take_in(report: ValidationReport, diagnosis: Diagnosis, say: Callable[[str], None], full_messages: bool) -> None:
+def _add_local_checks(
+    report: ValidationReport, diagnosis: Diagnosis, say: Callable[[str], None], full_messages: bool
+) -> None:
     """The local checks: counted, and said."""
     report.diagnosis, report.local_ran = diagnosis, True
     report.local_failed = len(diagnosis.failed)
@@ -217,10 +217,6 @@ def answer_lines(diagnosis: Diagnosis) -> list[str]:
     return lines
 
 
-def _keep_quiet(line: str) -> None:
-    """Print nothing."""
-
-
 # Parts that can be asked for alone
 
 
@@ -241,7 +237,7 @@ def run_validate_probe(
     if not overrides_validate_probe(env_class):
         return None
     try:
-        arguments, eval_dataset = _in_place(env_args, eval_dataset)
+        arguments, eval_dataset = _arguments_and_rows(env_args, eval_dataset)
         rows = [row.data for row in read_rows(eval_dataset)]
         return run_sync(_probe(env_class, arguments or {}, rows))
     except Exception as error:
@@ -266,7 +262,7 @@ def assert_group_reward_contract(
     """AssertionError unless compute_group_reward gives one dict of new, finite components per sibling."""
     if not overrides_compute_group_reward(env_class):
         return
-    arguments, dataset = _in_place(env_args, dataset)
+    arguments, dataset = _arguments_and_rows(env_args, dataset)
     diagnosis = examine_sync(env_class, arguments, rows=dataset, examples=2, group_samples=samples)
     broken = [finding for finding in diagnosis.errors if finding.check in _GROUP_CHECKS]
     if broken or not diagnosis.answers:

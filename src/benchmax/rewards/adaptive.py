@@ -33,26 +33,28 @@ class RubricCache:
 
     def __init__(self, questions: int = 10_000) -> None:
         self.questions = questions
-        self._kept: OrderedDict[str, list[tuple[float, Rubric]]] = OrderedDict()
+        self._kept: OrderedDict[str, dict[Rubric, float]] = OrderedDict()
         self._lock = threading.Lock()
 
     def get(self, question: str) -> list[Rubric]:
         with self._lock:
-            return [rubric for _, rubric in self._kept.get(cache_key(question), ())]
+            return list(self._kept.get(cache_key(question), ()))
 
     def update(self, question: str, scores: Mapping[Rubric, Sequence[float]]) -> None:
         """Record a group's scores; a rubric that gave all answers the same score is not kept."""
         key = cache_key(question)
         with self._lock:
-            known = {rubric: spread for spread, rubric in self._kept.get(key, ())}
-            known.update({rubric: statistics.pstdev(values) for rubric, values in scores.items() if values})
-            best = sorted(
-                ((spread, rubric) for rubric, spread in known.items() if spread > 0), key=lambda kept: -kept[0]
-            )
-            self._kept[key] = best[:KEPT]
+            self._kept[key] = best_by_spread(self._kept.get(key, {}), scores)
             self._kept.move_to_end(key)
             while len(self._kept) > self.questions:
                 self._kept.popitem(last=False)
+
+
+def best_by_spread(known: Mapping[Rubric, float], scores: Mapping[Rubric, Sequence[float]]) -> dict[Rubric, float]:
+    """The rubrics, known and new, whose scores spread most, with the spread; none that scores all answers the same."""
+    spreads = {**known, **{rubric: statistics.pstdev(values) for rubric, values in scores.items() if values}}
+    best = sorted((rubric for rubric in spreads if spreads[rubric] > 0), key=lambda rubric: -spreads[rubric])
+    return {rubric: spreads[rubric] for rubric in best[:KEPT]}
 
 
 async def generate_rubrics(

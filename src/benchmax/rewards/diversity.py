@@ -58,17 +58,16 @@ async def cluster_texts(
     texts: Sequence[str], config: DiversityConfig = DiversityConfig(), *, judge: Judge | None = None
 ) -> ClusterResult:
     """Which texts say the same."""
-    if config.method == "ngram" or len(texts) < 2:
-        return cluster_by_ngrams(texts, config.ngram_n, config.similarity_threshold)
-    if judge is None:
-        raise ConfigError("Diversity by 'llm' needs a judge; pass judge=Judge(...) or use method='ngram'.")
-    try:
-        return await _cluster_by_judge(judge, texts)
-    except JudgeError as error:
-        if not config.fallback_on_error:
-            raise
-        logger.warning("Comparing runs of words because the judge failed: %s", error)
-        return cluster_by_ngrams(texts, config.ngram_n, config.similarity_threshold)
+    if config.method == "llm" and len(texts) > 1:
+        if judge is None:
+            raise ConfigError("Diversity by 'llm' needs a judge; pass judge=Judge(...) or use method='ngram'.")
+        try:
+            return await _cluster_by_judge(judge, texts)
+        except JudgeError as error:
+            if not config.fallback_on_error:
+                raise
+            logger.warning("Comparing runs of words because the judge failed: %s", error)
+    return cluster_by_ngrams(texts, config.ngram_n, config.similarity_threshold)
 
 
 def cluster_by_ngrams(texts: Sequence[str], n: int = 3, threshold: float = 0.5) -> ClusterResult:

@@ -48,7 +48,15 @@ class Rewards:
         self, *, messages: Any, task: Mapping[str, Any] | None = None, rollout_id: str = "", **extra: Any
     ) -> dict[str, RewardValue]:
         """Every component, as a finite float or `Unscored`."""
-        values = available(messages, task, rollout_id, extra)
+        values = {
+            **extra,
+            "messages": messages,
+            "completion": extract_completion_text(messages),
+            "prompt": prompt_text(messages),
+            "task": task,
+            "ground_truth": (task or {}).get("ground_truth", extra.get("ground_truth")),
+            "rollout_id": rollout_id,
+        }
         tasks = {name: asyncio.create_task(self._score(name, values)) for name in self.functions}
         try:
             if tasks:
@@ -86,24 +94,6 @@ class Rewards:
         if task.cancelled():
             return Unscored(f"Reward {name!r} cancelled itself; let asyncio.CancelledError pass only when cancelled.")
         return task.result()
-
-
-def available(
-    messages: Any, task: Mapping[str, Any] | None, rollout_id: str, extra: Mapping[str, Any]
-) -> dict[str, Any]:
-    """Everything a reward function can get, by name."""
-    values = {
-        "ground_truth": None,
-        **extra,
-        "messages": messages,
-        "completion": extract_completion_text(messages),
-        "prompt": prompt_text(messages),
-        "task": task,
-        "rollout_id": rollout_id,
-    }
-    if task and "ground_truth" in task:
-        values["ground_truth"] = task["ground_truth"]
-    return values
 
 
 def prompt_text(messages: Any) -> str:

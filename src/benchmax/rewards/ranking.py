@@ -72,19 +72,15 @@ def anchored_scores(
         return tier_midpoints(tiers)
     known = _anchor_tiers([tiers[place] for place in places], anchors)
     ceiling = known[-1] if below_ceiling is None else min(below_ceiling, known[-1])
-    by_tier: list[float] = []
-    for place in range(len(tiers)):
-        above = [index for index, at in enumerate(places) if at <= place]
-        if not above:
-            by_tier.append(known[0] + (1 - known[0]) * (places[0] - place) / places[0])
-        elif places[above[-1]] == place:
-            by_tier.append(known[above[-1]])
-        elif above[-1] == len(places) - 1:
-            by_tier.append(ceiling * (1 - (place - places[-1]) / (len(tiers) - 1 - places[-1])))
+    by_tier = {0: 1.0, **dict(zip(places, known, strict=True))}
+    fixed, last = sorted(by_tier), places[-1]
+    for place in (place for place in range(len(tiers)) if place not in by_tier):
+        if place > last:
+            by_tier[place] = ceiling * (1 - (place - last) / (len(tiers) - 1 - last))
         else:
-            upper, lower = above[-1], above[-1] + 1
-            share = (place - places[upper]) / (places[lower] - places[upper])
-            by_tier.append(known[upper] + (known[lower] - known[upper]) * share)
+            upper, lower = max(at for at in fixed if at < place), min(at for at in fixed if at > place)
+            share = (place - upper) / (lower - upper)
+            by_tier[place] = by_tier[upper] + (by_tier[lower] - by_tier[upper]) * share
     return {name: by_tier[place] for place, tier in enumerate(tiers) for name in tier}
 
 

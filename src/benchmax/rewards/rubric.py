@@ -101,8 +101,25 @@ async def score_rubrics(
 ) -> dict[str, RewardValue]:
     """A component for each rubric; one the judge could not decide is Unscored."""
     keys = distinct_keys(rubrics)
-    scores = await asyncio.gather(*(_score(judge, rubric, question, response, ground_truth) for rubric in rubrics))
-    return dict(zip(keys, scores, strict=True))
+    scores = await raw_scores(judge, rubrics, question, response, ground_truth)
+    return {
+        key: raw if isinstance(raw, Unscored) else rubric.directed(raw)
+        for key, rubric, raw in zip(keys, rubrics, scores, strict=True)
+    }
+
+
+async def raw_scores(
+    judge: Judge, rubrics: Sequence[Rubric], question: str, response: str, ground_truth: str | None
+) -> list[RewardValue]:
+    """The judge's score for each rubric, before `directed`; Unscored where it could not decide."""
+
+    async def score(rubric: Rubric) -> RewardValue:
+        try:
+            return (await judge_rubric(judge, rubric, question, response, ground_truth)).score
+        except JudgeError as error:
+            return unscored(error)
+
+    return await asyncio.gather(*map(score, rubrics))
 
 
 async def score_group_rubrics(
@@ -134,14 +151,6 @@ def distinct_keys(rubrics: Sequence[Rubric]) -> list[str]:
 
 def unscored(error: JudgeError) -> Unscored:
     return Unscored(describe_error(error))
-
-
-async def _score(judge: Judge, rubric: Rubric, question: str, response: str, ground_truth: str | None) -> RewardValue:
-    try:
-        verdict = await judge_rubric(judge, rubric, question, response, ground_truth)
-    except JudgeError as error:
-        return unscored(error)
-    return rubric.directed(verdict.score)
 
 
 def _score_map(rubric: Rubric) -> dict[float, str]:

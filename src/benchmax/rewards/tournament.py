@@ -65,30 +65,26 @@ async def _match(judge: Judge, question: str, a: str, b: str, criterion: str, gr
     """Points of `a`: the mean of both orders, or None when either was not decided."""
     if a == b:
         return 0.5
-    orders = await asyncio.gather(
-        _compare(judge, question, a, b, criterion, ground_truth),
-        _compare(judge, question, b, a, criterion, ground_truth),
-        return_exceptions=True,
+    forth, back = await asyncio.gather(
+        *(_compare(judge, question, *order, criterion, ground_truth) for order in ((a, b), (b, a)))
     )
-    for outcome in orders:
-        if isinstance(outcome, BaseException) and not isinstance(outcome, JudgeError):
-            raise outcome
-    forth, back = orders
-    if isinstance(forth, BaseException) or isinstance(back, BaseException):
-        return None
-    return (forth + 1.0 - back) / 2
+    return None if forth is None or back is None else (forth + 1.0 - back) / 2
 
 
 async def _compare(
     judge: Judge, question: str, first: str, second: str, criterion: str, ground_truth: str | None
-) -> float:
+) -> float | None:
+    """Points of the first; None when the judge could not decide."""
     instructions = _INSTRUCTIONS.format(
         criterion=f" by this criterion: {criterion}" if criterion else "",
         reference="a reference answer, " if ground_truth else "",
     )
     reference = [("reference answer", ground_truth)] if ground_truth else []
     data = [("question", question), *reference, ("first response", first), ("second response", second)]
-    return await judge.ask(instructions, data, _read_winner)
+    try:
+        return await judge.ask(instructions, data, _read_winner)
+    except JudgeError:
+        return None
 
 
 def _read_winner(verdict: dict[str, Any]) -> float:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from itertools import takewhile
 
 from benchmax.envs.demonstration import Script, Turn
 from benchmax.envs.types import ChatMessage, Example
@@ -25,18 +25,10 @@ async def play_demonstration(
         return None
 
     async def next_turn(messages: list[ChatMessage]) -> Turn:
-        turn = await host.perform(script.turn, _last_results(messages), deadline=deadline, label="demonstrate")
+        since_last_turn = takewhile(lambda message: message["role"] == "tool", reversed(messages))
+        results = [str(message.get("content")) for message in since_last_turn][::-1]
+        turn = await host.perform(script.turn, results, deadline=deadline, label="demonstrate")
         turns.append(DONE if turn is None else turn)
         return turns[-1]
 
     return await run_rollout(host, example, ScriptedModel(next_turn, name="demonstrate"), settings), turns
-
-
-def _last_results(messages: Sequence[ChatMessage]) -> list[str]:
-    """The tool results since the last turn."""
-    results: list[str] = []
-    for message in reversed(messages):
-        if message["role"] != "tool":
-            break
-        results.insert(0, str(message.get("content")))
-    return results

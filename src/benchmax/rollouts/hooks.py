@@ -25,7 +25,7 @@ import logging
 import threading
 import types
 from collections.abc import Awaitable, Callable, Coroutine, Generator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from math import inf
 from queue import Empty, SimpleQueue
 from time import monotonic, thread_time
@@ -89,38 +89,30 @@ def _measured(coroutine: Coroutine[Any, Any, Any], report: Callable[[LoopUse], N
         report(use)
 
 
+@dataclass(slots=True, eq=False, repr=False)
 class Call:
     """One run of a hook, and the future its caller awaits."""
 
-    __slots__ = ("args", "begun", "cancelled", "context", "extensions", "function", "future", "key", "kwargs", "label",
-                 "queue_time", "replies", "runs_on", "seconds", "started", "task")  # fmt: skip
-
-    def __init__(
-        self,
-        function: Callable[..., Any],
-        args: tuple[Any, ...],
-        kwargs: dict[str, Any],
-        key: str,
-        label: str,
-        replies: LoopCalls,
-        future: asyncio.Future[Any],
-    ) -> None:
-        self.function, self.args, self.kwargs = function, args, kwargs
-        self.key, self.label = key, label
-        self.replies, self.future = replies, future
-        self.context = contextvars.copy_context()
-        self.runs_on: EnvLoop | HookThreads | None = None
-        self.task: asyncio.Task[None] | None = None
-        self.started = 0.0
-        self.seconds = inf
-        """How long it may take, counted from its start."""
-        self.extensions = 10
-        """How often its deadline may be postponed, because it began late or waited in a queue."""
-        self.queue_time: QueueTime | None = None
-        """How long it waited for others, when that is measured."""
-        self.begun = False
-        """Whether the hook was entered, or is about to be: a call cancelled while False never will."""
-        self.cancelled = False
+    function: Callable[..., Any]
+    args: tuple[Any, ...]
+    kwargs: dict[str, Any]
+    key: str
+    label: str
+    replies: LoopCalls
+    future: asyncio.Future[Any]
+    context: contextvars.Context = field(default_factory=contextvars.copy_context)
+    runs_on: EnvLoop | HookThreads | None = None
+    task: asyncio.Task[None] | None = None
+    started: float = 0.0
+    seconds: float = inf
+    """How long it may take, counted from its start."""
+    extensions: int = 10
+    """How often its deadline may be postponed, because it began late or waited in a queue."""
+    queue_time: QueueTime | None = None
+    """How long it waited for others, when that is measured."""
+    begun: bool = False
+    """Whether the hook was entered, or is about to be: a call cancelled while False never will."""
+    cancelled: bool = False
 
     def exclude_queue_time(self) -> None:
         """Do not count the time the hook spends in queues; to be called before it starts."""
@@ -282,9 +274,8 @@ class EnvLoop:
 class HookThreads:
     """Daemon threads for hooks that block. A thread whose call is abandoned is lost and replaced."""
 
-    def __init__(self, name: str, most: int = limits.HOOK_THREADS) -> None:
+    def __init__(self, name: str) -> None:
         self._name = name
-        self._most = most
         self._calls: SimpleQueue[Call | None] = SimpleQueue()
         self._lock = threading.Lock()
         self._running: dict[Call, threading.Thread] = {}
@@ -303,7 +294,7 @@ class HookThreads:
         with self._lock:
             if self._spawning and not started:
                 return
-            self._spawning = self._calls.qsize() > self._idle and self._alive < self._most
+            self._spawning = self._calls.qsize() > self._idle and self._alive < limits.HOOK_THREADS
             if not self._spawning:
                 return
             self._alive += 1

@@ -8,7 +8,6 @@ import logging
 from collections import defaultdict
 from collections.abc import Callable
 from functools import lru_cache
-from types import TracebackType
 from typing import Any, Self
 from weakref import WeakKeyDictionary
 
@@ -84,9 +83,7 @@ class EnvHost:
         listen_to(type(self._env).__module__)
         return self
 
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    async def __aexit__(self, *exception: object) -> None:
         try:
             if overrides(self.env, "shutdown"):
                 await self.call("shutdown", deadline=limits.RELEASE_SECONDS)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 from benchmax.errors import NotFoundError, RecordError, UsageError
 from benchmax.files.jsonl import JsonlWriter, read_jsonl
@@ -26,18 +25,14 @@ def read_rollouts(path: str | Path) -> Iterator[Rollout]:
     if not path.exists():
         raise NotFoundError(f"There are no rollouts at {path}. Give the folder of an evaluation or a training run.")
     for number, record in enumerate(read_jsonl(path), start=1):
-        yield _rollout(record, path, number)
-
-
-def _rollout(record: Any, path: Path, number: int) -> Rollout:
-    try:
-        return Rollout.from_dict(record)
-    except RecordError:
-        raise
-    except (KeyError, TypeError, ValueError, AttributeError):
-        raise RecordError(
-            f"{path}:{number} is not a rollout. Give the folder of an evaluation or a training run, or a file in it."
-        ) from None
+        try:
+            rollout = Rollout.from_dict(record)
+        except RecordError:
+            raise
+        except (KeyError, TypeError, ValueError, AttributeError):
+            advice = "Give the folder of an evaluation or a training run, or a file in it."
+            raise RecordError(f"{path}:{number} is not a rollout. {advice}") from None
+        yield rollout
 
 
 def find_rollouts(path: str | Path, step: int | None = None) -> list[Rollout]:

@@ -56,32 +56,20 @@ async def run_rollout(
     return rollout
 
 
-def new_rollout(
-    host: EnvHost,
-    example: Example,
-    model: ModelClient,
-    *,
-    sample: int = 0,
-    attempt: int = 0,
-    split: str = "eval",
-    step: int | None = None,
-) -> Rollout:
-    """The record of a rollout that is about to be played."""
+def new_rollout(host: EnvHost, example: Example, model: ModelClient, **place: Any) -> Rollout:
+    """The record of a rollout that is about to be played; `place` are its sample, attempt, split and step."""
     part = host.part_of(example)
     prompt = with_system_prompt(example["prompt_messages"], host.system_prompt(part))
     return Rollout(
         id=new_id(),
         example_id=example["id"],
-        sample=sample,
-        attempt=attempt,
         env=part or host.name,
         model=model.name,
-        split=split,
-        step=step,
         messages=Transcript(map(nest_tool_calls, prompt)),
         task=example.get("task"),
         init_rollout_args=example.get("init_rollout_args"),
         started_at=time(),
+        **place,
     )
 
 
@@ -96,25 +84,21 @@ async def open_rollout(host: EnvHost, rollout: Rollout, settings: RolloutSetting
         captured(rollout.id, _log_sink(rollout, began)),
     ):
         init: Call | None = None
+        ready = True
         try:
             if stateful:
                 init = host.start("init_rollout", (rollout.id,), deep_copy(rollout.init_rollout_args or {}))
-            ready = init is None or await _init(host, init, rollout, settings)
+                try:
+                    await host.outcome(init, settings.init_seconds)
+                except Exception as error:
+                    ready = False
+                    fail(rollout, error, Termination.ENV_ERROR, "init_rollout")
             rollout.seconds["init"] = perf_counter() - began
             yield ready
         finally:
             if init and init.begun:
                 await _release(host, rollout, settings)
             rollout.seconds["total"] = perf_counter() - began
-
-
-async def _init(host: EnvHost, init: Call, rollout: Rollout, settings: RolloutSettings) -> bool:
-    try:
-        await host.outcome(init, settings.init_seconds)
-    except Exception as error:
-        fail(rollout, error, Termination.ENV_ERROR, "init_rollout")
-        return False
-    return True
 
 
 async def _release(host: EnvHost, rollout: Rollout, settings: RolloutSettings) -> None:

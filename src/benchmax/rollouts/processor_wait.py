@@ -17,7 +17,7 @@ class ProcessorWait:
             self._fd = -1
 
     def note(self, now: float, at_least: float) -> None:
-        """Begin to count, unless that was done so shortly before; asking the system takes microseconds."""
+        """Begin to count, unless that was done less than `at_least` before; asking the system takes microseconds."""
         if now - self._at > at_least:
             self._at, self._before = now, self._total()
 

@@ -54,19 +54,16 @@ class Termination(StrEnum):
     """The rollout finished; its group's reward could not be computed."""
     UNKNOWN = "unknown"
 
+    @classmethod
+    def _missing_(cls, value: object) -> Termination:
+        """A reason that a later version wrote."""
+        return cls.UNKNOWN
 
-SCORABLE = frozenset(
-    {
-        Termination.FINISHED,
-        Termination.OUTPUT_EXCEEDED,
-        Termination.CONTEXT_EXCEEDED,
-        Termination.MAX_TURNS,
-        Termination.TOOL_BUDGET,
-        Termination.TOKEN_BUDGET,
-        Termination.COST_BUDGET,
-        Termination.TIME_BUDGET,
-    }
-)
+
+SCORABLE = frozenset(Termination) - {
+    Termination.ENV_ERROR, Termination.MODEL_ERROR, Termination.REWARD_ERROR, Termination.GROUP_REWARD_ERROR,
+    Termination.UNKNOWN,
+}  # fmt: skip
 """Terminations after which a reward is computed: the model caused them, not a failure around it."""
 DEMONSTRATION = "demonstration"
 """The split of a solution that a model was shown; nobody sampled it, so no average counts it."""
@@ -204,7 +201,7 @@ class Rollout:
         values |= {name: [_read(kind, part) for part in raw.get(name, ())] for name, kind in _LISTS.items()}
         values["messages"] = Transcript(raw.get("messages", ()), raw.get("completion_start"))
         values["usage"] = _read(Usage, raw.get("usage", {}))
-        values["termination"] = _termination(raw.get("termination", "unknown"))
+        values["termination"] = Termination(raw.get("termination", "unknown"))
         values["error"] = _read(Failure, raw["error"]) if raw.get("error") else None
         return cls(**values)
 
@@ -220,10 +217,3 @@ def _plain(value: Any) -> dict[str, Any]:
 def _read(kind: Any, raw: Mapping[str, Any]) -> Any:
     """A part of a record; unknown fields are ignored."""
     return kind(**{name: value for name, value in raw.items() if name in kind.__slots__})
-
-
-def _termination(name: str) -> Termination:
-    try:
-        return Termination(name)
-    except ValueError:
-        return Termination.UNKNOWN

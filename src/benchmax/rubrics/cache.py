@@ -6,19 +6,19 @@ environments that keep them between processes: the file is replaced as a whole, 
 
 from __future__ import annotations
 
-import fcntl
 import json
 import os
-import statistics
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from math import inf
 from pathlib import Path
 from typing import Any, TypeAlias
 
 from benchmax.errors import ConfigError
 from benchmax.files import atomic
-from benchmax.rewards.adaptive import KEPT
+from benchmax.files.locks import lock_file
+from benchmax.rewards.adaptive import best_by_spread
 from benchmax.rewards.judge_cache import cache_key
 from benchmax.rewards.rubric import Rubric
 from benchmax.rubrics.evaluate import question_text
@@ -51,14 +51,10 @@ def save_rubric_cache(
 def atomic_cache_update(path: str | os.PathLike[str] | None = None) -> Iterator[Entries]:
     """The entries, to be changed in the block; they are saved at its end. Processes take turns."""
     file = _file(path)
-    lock = os.open(file.with_name(f".{file.name}.lock"), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
-    try:
-        fcntl.flock(lock, fcntl.LOCK_EX)
+    with open(lock_file(file.with_name(f".{file.name}.lock"), wait=inf)):
         cache = load_rubric_cache(file)
         yield cache
         save_rubric_cache(cache, file)
-    finally:
-        os.close(lock)
 
 
 def get_cache_for_question(question: Any, path: str | os.PathLike[str] | None = None) -> list[Rubric]:
@@ -80,12 +76,9 @@ def filter_and_cache_rubrics(
         raise ConfigError(f"There are {len(rubrics)} rubrics and {len(scores)} lists of scores; give one for each.")
     key = cache_key(question_text(question))
     with atomic_cache_update(path) as cache:
-        spreads = dict(_kept(cache, key))
-        spreads |= {rubric: statistics.pstdev(given) for rubric, given in zip(rubrics, scores, strict=True) if given}
-        useful = [(rubric, spread) for rubric, spread in spreads.items() if spread > 0]
-        best = sorted(useful, key=lambda kept: -kept[1])[:KEPT]
-        cache[key] = [_entry(rubric, spread) for rubric, spread in best]
-    return [rubric for rubric, _ in best]
+        best = best_by_spread(dict(_kept(cache, key)), dict(zip(rubrics, scores, strict=True)))
+        cache[key] = [_entry(rubric, spread) for rubric, spread in best.items()]
+    return list(best)
 
 
 def _file(path: str | os.PathLike[str] | None) -> Path:
@@ -94,8 +87,7 @@ def _file(path: str | os.PathLike[str] | None) -> Path:
 
 def _entry(rubric: Rubric, spread: float) -> dict[str, Any]:
     scale = None if rubric.score_map is None else {str(score): text for score, text in rubric.score_map.items()}
-    told = {"title": rubric.title, "description": rubric.description, "type": rubric.type, "score_map": scale}
-    return {**told, "spread": spread}
+    return {**vars(rubric), "score_map": scale, "spread": spread}
 
 
 def _kept(cache: Entries, key: str) -> list[tuple[Rubric, float]]:

@@ -16,7 +16,7 @@ from benchmax.errors import ConfigError, JudgeError
 from benchmax.rewards.adaptive import RubricCache, adaptive_score, generate_rubrics
 from benchmax.rewards.judge import Judge
 from benchmax.rewards.ranking import BELOW_GROUND_TRUTH, rank_group_rubrics
-from benchmax.rewards.rubric import Rubric, judge_rubric, score_group_rubrics, score_rubrics, unscored
+from benchmax.rewards.rubric import Rubric, raw_scores, score_group_rubrics, score_rubrics, unscored
 from benchmax.rubrics.evaluate import ground_truth_anchor, judge_at, question_text, reference_text
 
 logger = logging.getLogger(__name__)
@@ -121,31 +121,12 @@ async def _adaptive(
                 return [unscored(error)] * len(texts)
             logger.warning("No new adaptive rubrics, so the %d known ones are used: %s", len(rubrics), error)
     rows = await asyncio.gather(
-        *(_raw_scores(judge, rubrics, question, *pair) for pair in zip(texts, references, strict=True))
+        *(raw_scores(judge, rubrics, question, *pair) for pair in zip(texts, references, strict=True))
     )
     if generate:
-        _keep_best(question, rubrics, rows)
+        columns = [[score for row in rows if not isinstance(score := row[at], Unscored)] for at in range(len(rubrics))]
+        ADAPTIVE_CACHE.update(question, dict(zip(rubrics, columns, strict=True)))
     return [adaptive_score(rubrics, row) for row in rows]
-
-
-async def _raw_scores(
-    judge: Judge, rubrics: Sequence[Rubric], question: str, text: str, reference: str | None
-) -> list[RewardValue]:
-    async def score(rubric: Rubric) -> RewardValue:
-        try:
-            return (await judge_rubric(judge, rubric, question, text, reference)).score
-        except JudgeError as error:
-            return unscored(error)
-
-    return await asyncio.gather(*map(score, rubrics))
-
-
-def _keep_best(question: str, rubrics: Sequence[Rubric], rows: Sequence[Sequence[RewardValue]]) -> None:
-    columns = {
-        rubric: [score for row in rows if not isinstance(score := row[index], Unscored)]
-        for index, rubric in enumerate(rubrics)
-    }
-    ADAPTIVE_CACHE.update(question, columns)
 
 
 def _check_lengths(rollout_ids: Sequence[str], completions: Sequence[Any], ground_truths: Sequence[Any]) -> None:

@@ -1,4 +1,4 @@
-"""What a sandbox is asked, and what it answers."""
+"""A call to a sandbox, its limits, and its result."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from benchmax.errors import UsageError
 
 Network = Literal["none", "host"]
 EndedBy = Literal["wall", "cpu", "memory", "processes", "disk", "output", "killed"]
-"""The limit that ended a call, or `killed`: whoever asked gave it up."""
+"""The limit that ended a call, or `killed` when its caller gave it up."""
 
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """What one call may take, with all the processes it starts. None is no limit."""
+    """What one call may use, with all the processes it starts. None is no limit."""
 
     wall_seconds: float | None = limits.SANDBOX_WALL_SECONDS
     cpu_seconds: float | None = limits.SANDBOX_CPU_SECONDS
@@ -29,12 +29,12 @@ class Limits:
     disk_bytes: int = limits.SANDBOX_DISK_BYTES
     """Of the workspace, /tmp and /dev/shm together, and the largest file."""
     folder_bytes: int | None = None
-    """Of a `workspace` on the disk: the same, which is looked at as memory is."""
+    """The same for a `workspace` on the disk, which is measured at intervals like memory."""
     output_bytes: int = limits.SANDBOX_OUTPUT_BYTES
     """Of stdout and stderr together."""
     network: Network = "none"
     port: int | None = None
-    """A TCP port of the host that it may be called on, and connect to nothing, where the network is none otherwise."""
+    """With network `none`, a TCP port of the host on which it can be called; it still connects to nothing."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +48,7 @@ class Call:
     argv: Sequence[str] = ()
     stdin: bytes = b""
     files: Mapping[str, bytes] = field(default_factory=dict)
-    """Put into the workspace before: name and content."""
+    """Put into the workspace before it starts: name and content."""
     outputs: Sequence[str] = ()
     """Files of the workspace that are wanted afterwards."""
     env: Mapping[str, str] = field(default_factory=dict)
@@ -56,7 +56,7 @@ class Call:
     cwd: str | None = None
     """Where it starts; the workspace unless set."""
     workspace: Path | None = None
-    """A folder on the disk, below the sandbox's `own`, to be seen and written in place of a fresh one in memory."""
+    """A folder on the disk, below the sandbox's `own`, to use in place of a fresh one in memory."""
     limits: Limits = field(default_factory=Limits)
     forked: bool = False
 
@@ -82,14 +82,14 @@ class Result:
     """Its exit code; of a process that was killed, the signal, negative."""
     stdout: str
     stderr: str
-    """Text; what is not UTF-8 is replaced, and where a limit cut it, it says so at its end."""
+    """Text; what is not UTF-8 is replaced, and a text that a limit cut ends with a note."""
     files: Mapping[str, bytes]
     """Those of `outputs` that were there and regular files."""
     ended_by: EndedBy | None
     seconds: float
     cpu_seconds: float = 0.0
-    """As last seen, a few times a second."""
+    """As measured last, a few times a second."""
     memory_bytes: int = 0
-    """The most seen."""
+    """The most that was measured."""
     refused: tuple[str, ...] = ()
     """System calls that it tried and was refused."""

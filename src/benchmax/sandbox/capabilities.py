@@ -1,4 +1,4 @@
-"""What this machine can hold code to: found out by trying, told by name, and required before code that nobody read."""
+"""Which guards work on this machine: found by trying, and required before untrusted code runs."""
 
 from __future__ import annotations
 
@@ -16,13 +16,15 @@ from benchmax.sandbox.inside.guards import ADVICE, BOUNDARY, GUARDS
 Level = Literal["boundary", "partial", "none"]
 _ORDER: tuple[Level, ...] = ("none", "partial", "boundary")
 INSIST = "SANDBOX_INSIST"
-INNER = frozenset({"landlock_files", "landlock_scope", "seccomp", "no_new_privs", "capabilities", "descriptors"})
-"""What must hold within a sandbox, where no namespace is to be had: neither files nor memory nor signals of others."""
+NESTED_GUARDS = frozenset(
+    {"landlock_files", "landlock_scope", "seccomp", "no_new_privs", "capabilities", "descriptors"}
+)
+"""The guards required inside another sandbox, which refuses namespaces: for files, memory and signals of others."""
 
 
 @dataclass(frozen=True, slots=True)
 class Capabilities:
-    """The guards that hold on this machine, and why others do not."""
+    """The guards that work on this machine, and why others do not."""
 
     guards: frozenset[str]
     lacks: Mapping[str, str]
@@ -31,23 +33,23 @@ class Capabilities:
 
     @property
     def level(self) -> Level:
-        """`boundary`: for code that nobody has read. `partial`: some guards. `none`: not even files are guarded."""
+        """`boundary`: enough for untrusted code. `partial`: some guards. `none`: not even files are protected."""
         if not self.missing:
             return "boundary"
         return "partial" if self.guards & {"landlock_files", "mount"} else "none"
 
     @property
     def missing(self) -> frozenset[str]:
-        """What a boundary would need besides."""
+        """The guards that a boundary still needs."""
         return (BOUNDARY | ({"uid"} if self.root else frozenset())) - self.guards
 
     @property
     def within(self) -> bool:
-        """Whether this process is in a sandbox, which holds the machine, and can hold code from itself."""
-        return os.environ.get("BENCHMAX_SANDBOXED") == "1" and self.guards >= INNER
+        """Whether this process is in a sandbox, which protects the machine, and can protect itself from other code."""
+        return os.environ.get("BENCHMAX_SANDBOXED") == "1" and self.guards >= NESTED_GUARDS
 
     def advice(self) -> dict[str, str]:
-        """Of guards that do not hold, those with one reason together: what is lost, why, and what to do."""
+        """The guards that do not work, grouped by reason: what is lost, why, and what to do."""
         causes: dict[tuple[str, str], list[str]] = {}
         for name in GUARDS:
             if name in self.lacks:
@@ -70,7 +72,7 @@ def insists() -> bool:
 
 
 def require(level: Level, found: Capabilities, *, insist: bool = False) -> None:
-    """SandboxUnavailable when this machine holds less, unless the user insists."""
+    """Raise SandboxUnavailable when this machine offers less, unless the user insists."""
     if insist or _ORDER.index(found.level) >= _ORDER.index(level):
         return
     raise SandboxUnavailable(
@@ -80,7 +82,7 @@ def require(level: Level, found: Capabilities, *, insist: bool = False) -> None:
 
 
 async def capabilities() -> Capabilities:
-    """What holds here; takes a tenth of a second."""
+    """The guards that work here; takes a tenth of a second."""
     if sys.platform != "linux":
         reason = "the sandbox needs Linux"
         return Capabilities(frozenset(), dict.fromkeys(BOUNDARY, reason), root=False)

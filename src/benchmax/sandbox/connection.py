@@ -1,4 +1,4 @@
-"""The client's end of `inside/fork_server.py`: started, spoken to, and its loss told to all who wait."""
+"""The client's end of `inside/fork_server.py`: starts it, sends it calls, and fails them when it is lost."""
 
 from __future__ import annotations
 
@@ -7,15 +7,18 @@ import itertools
 import json
 import math
 import os
+import signal
 import socket
 import subprocess
 import sys
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from contextlib import suppress
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from benchmax import limits
+from benchmax.cross_loop import settle
 from benchmax.errors import SandboxError, UsageError
 from benchmax.sandbox.call import Call
 from benchmax.sandbox.inside import kernel
@@ -32,22 +35,22 @@ VARIABLES = {
     "OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1", "MKL_NUM_THREADS": "1",
     "ARROW_DEFAULT_MEMORY_POOL": "system", "BENCHMAX_SANDBOXED": "1",
 }  # fmt: skip
-"""What every call has. Many calls share few cores, and threads of a library that are started before a fork are lost."""
+"""Variables of every call. Many calls share few cores, and threads that a library starts before a fork are lost."""
 
 
 @dataclass(frozen=True, slots=True)
 class View:
-    """For processes that stay and have a folder of their own: what of the files that they see is open to them.
+    """For processes that keep running in a folder of their own: which of the files that they see they may open.
 
     Each has a `workspace`, terminals, and nothing else to write.
     """
 
     allowed: tuple[str, ...]
-    """What Landlock lets them read, of what the sandbox's `read` shows."""
+    """What Landlock lets them read of the sandbox's `read`."""
     listed: tuple[str, ...] = ()
     """Folders in which they may only list names."""
     hidden: tuple[str, ...] = ()
-    """Paths in what is shown that are covered."""
+    """Paths in `read` that are covered."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,57 +67,47 @@ class Forker:
 
 @dataclass(frozen=True, slots=True)
 class Forking:
-    """What became of a forker."""
+    """Whether calls can be forked from a forker."""
 
     reason: str | None
     """Why calls cannot be forked from it; None when they can."""
     news: Mapping[str, Any]
-    """What its loader says besides."""
-
-
-@dataclass(frozen=True, slots=True)
-class Setup:
-    """What a fork server is started with."""
-
-    read: tuple[str, ...]
-    modules: tuple[str, ...]
-    warm_up: str
-    network: str
-    own: str | None
-    guards: tuple[str, ...]
-    scrap: str | None
-    view: View | None
-    forker: Forker | None
-    ports: tuple[int, ...]
-    """That cannot be connected to."""
-    as_user: int | None
-    group: Mapping[str, float] | None
-    """The most that all calls take together."""
-    kept: tuple[int, ...]
-    """Capabilities."""
+    """Further facts from its loader."""
 
 
 @dataclass(frozen=True, slots=True)
 class Ended:
-    """What the server says of a process at its end."""
+    """How a process ended."""
 
     exit: int
-    by: str | None
-    refused: tuple[str, ...]
-    cpu_seconds: float
-    memory_bytes: int
-    workspace: int
+    """Its exit code; of a process that was killed, the signal, negative."""
+    by: str | None = None
+    """The limit that ended it; `killed` when whoever started it did."""
+    refused: tuple[str, ...] = ()
+    cpu_seconds: float = 0.0
+    memory_bytes: int = 0
+    workspace: int = -1
     """A descriptor of the folder it worked in, when nothing of it runs any more; -1 when there is none."""
+    failure: str | None = None
+    """Why it could not be started, or was lost with its sandbox."""
+
+    @classmethod
+    def of(cls, ended: asyncio.Future[Ended]) -> Ended:
+        """How a process ended, from its `ended`, which is done; one that was lost with its sandbox was killed."""
+        if ended.cancelled():
+            return cls(-signal.SIGKILL)
+        error = ended.exception()
+        return ended.result() if error is None else cls(-signal.SIGKILL, failure=str(error))
 
 
 @dataclass(eq=False, slots=True)
 class Process:
-    """One call on its way. `ended` becomes its end, or a SandboxError."""
+    """A running call. `ended` becomes how it ended, or a SandboxError when the sandbox was lost."""
 
     number: int
     connection: Connection
     keeps: bool
-    """Whether the folder it worked in is wanted at its end, and not the number of its process."""
+    """Whether the caller wants its folder at its end, rather than the number of its process at its start."""
     pid: int = 0
     """Of its first process, as seen from here."""
     started: asyncio.Future[None] = field(default_factory=lambda: asyncio.get_running_loop().create_future())
@@ -122,18 +115,23 @@ class Process:
 
     def kill(self, by: str = "killed") -> None:
         """End it and all that it started."""
-        if not self.ended.done():
-            self.connection.send({"kill": self.number, "by": by})
+        self._tell({"kill": self.number, "by": by})
 
     def signal(self, number: int) -> None:
         """Send a signal to its first process."""
+        self._tell({"signal": self.number, "as": number})
+
+    def _tell(self, message: Mapping[str, Any]) -> None:
         if not self.ended.done():
-            self.connection.send({"signal": self.number, "as": number})
+            with suppress(SandboxError):  # the server is gone, and the process with it
+                self.connection.send(message)
 
 
 class Connection:
-    def __init__(self, setup: Setup) -> None:
-        self.setup = setup
+    """The client's end of one fork server; `setup` says what it is started with (see `Sandbox`)."""
+
+    def __init__(self, setup: Mapping[str, Any]) -> None:
+        self._setup = setup
         self.dead = False
         self.guards: frozenset[str] = frozenset()
         self.lacks: dict[str, str] = {}
@@ -145,14 +143,14 @@ class Connection:
         self.forking: asyncio.Future[Forking] = asyncio.get_running_loop().create_future()
 
     async def start(self) -> None:
-        """SandboxError when there is no server to be had."""
+        """Start the server; SandboxError when it cannot be started."""
         self._sock, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         self._sock.setblocking(False)
         self._sock.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, _BUFFER_BYTES)
         with theirs:
-            self._popen = self._launch(theirs.fileno())
+            self._popen = _start_launcher(theirs.fileno())
         asyncio.get_running_loop().add_reader(self._sock, self._heard)
-        with os.fdopen(_memory_file(json.dumps(asdict(self.setup)).encode())) as setup:
+        with os.fdopen(kernel.memory_file(json.dumps(self._setup).encode())) as setup:
             socket.send_fds(self._sock, [b"."], [setup.fileno()])
         try:
             reason = await asyncio.wait_for(asyncio.shield(self._ready), limits.SANDBOX_START_SECONDS)
@@ -162,18 +160,6 @@ class Connection:
             await self.close()
             raise SandboxError(f"The sandbox cannot be started: {reason}. Ask `benchmax doctor` what is missing.")
 
-    def _launch(self, fd: int) -> subprocess.Popen[bytes]:
-        return subprocess.Popen(
-            [sys.executable, "-I", "-B", str(LAUNCHER), str(fd)],
-            pass_fds=[fd],
-            start_new_session=True,
-            cwd="/",
-            env=VARIABLES,
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.DEVNULL,
-        )
-
     def spawn(self, call: Call, fds: Sequence[int], *, keep: bool) -> Process:
         """Start a call whose descriptors 0, 1, 2, … are `fds`, which stay open here."""
         process = Process(next(self._numbers), self, keep)
@@ -181,7 +167,7 @@ class Connection:
         process.ended.add_done_callback(_seen)
         payload = _payload(call)
         try:
-            self.send(_order(process.number, call, tells=not keep), [payload, *fds])
+            self.send(_order(process.number, call, reports_pid=not keep), [payload, *fds])
         finally:
             os.close(payload)
         return process
@@ -216,16 +202,16 @@ class Connection:
             self.guards = frozenset(message.get("guards", ()))
             self.lacks = dict(message.get("lacks", {}))
             self.user = int(message.get("user", -1))
-            _settle(self._ready, message["ready"])
+            settle(self._ready, message["ready"])
         elif "forker" in message:
-            _settle(self.forking, Forking(message["forker"], message["news"]))
+            settle(self.forking, Forking(message["forker"], message["news"]))
         elif "started" in message:
             pid = _pid_of(fds)
             if (process := self._processes.get(message["started"])) is not None:
                 process.pid = pid
-                _settle(process.started, None)
+                settle(process.started, None)
         elif (process := self._processes.pop(message["ended" if "ended" in message else "failed"], None)) is not None:
-            _settle(process.started, None)
+            settle(process.started, None)
             if not process.keeps:
                 while fds:
                     os.close(fds.pop())
@@ -237,16 +223,16 @@ class Connection:
                 process.ended.set_result(_ended(message, fds))
 
     def _lost(self) -> None:
-        """Linux ended every call with the server."""
+        """Fail every call: Linux has ended them with the server."""
         if self.dead:
             return
         self.dead = True
         asyncio.get_running_loop().remove_reader(self._sock)
         self._sock.close()
-        _settle(self._ready, "its server ended")
-        _settle(self.forking, Forking("the sandbox ended", {}))
+        settle(self._ready, "its server ended")
+        settle(self.forking, Forking("the sandbox ended", {}))
         for process in self._processes.values():
-            _settle(process.started, None)
+            settle(process.started, None)
             process.ended.set_exception(SandboxError("The sandbox's server ended, and the call with it. Try again."))
         self._processes.clear()
 
@@ -256,7 +242,7 @@ class Connection:
         await asyncio.to_thread(self._wait)
 
     def abandon(self) -> None:
-        """The same without a loop; nobody waits for calls any more."""
+        """The same without a loop, when nobody waits for calls."""
         self.dead = True
         self._sock.close()
         self._wait()
@@ -269,8 +255,16 @@ class Connection:
             self._popen.wait()
 
 
-def _order(number: int, call: Call, tells: bool) -> dict[str, Any]:
-    """What the server needs to know of a call; not what it runs."""
+def _start_launcher(fd: int) -> subprocess.Popen[bytes]:
+    return subprocess.Popen(
+        [sys.executable, "-I", "-B", str(LAUNCHER), str(fd)],
+        pass_fds=[fd], start_new_session=True, cwd="/", env=VARIABLES,
+        stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
+    )  # fmt: skip
+
+
+def _order(number: int, call: Call, reports_pid: bool) -> dict[str, Any]:
+    """What the server has to know about a call; not what it runs."""
     given = call.limits
     workspace = str(call.workspace) if call.workspace is not None else None
     serves = given.network == "none" and given.port is not None
@@ -278,7 +272,7 @@ def _order(number: int, call: Call, tells: bool) -> dict[str, Any]:
     return {
         "call": number,
         "fork": "loaded" if call.forked else "code" if call.code is not None else None,
-        "tells": tells,
+        "reports_pid": reports_pid,
         "shape": {"network": "host" if serves else given.network, "disk": given.disk_bytes, "workspace": workspace},
         "network": "serve" if serves else given.network,
         "port": given.port,
@@ -306,20 +300,11 @@ def _payload(call: Call) -> int:
             "files": [(name, len(content)) for name, content in call.files.items()],
         }
     ).encode()
-    return _memory_file(len(head).to_bytes(8, "little"), head, *call.files.values())
-
-
-def _memory_file(*parts: bytes) -> int:
-    fd = kernel.memory_file()
-    with open(fd, "wb", closefd=False) as file:
-        for part in parts:
-            file.write(part)
-    os.lseek(fd, 0, os.SEEK_SET)
-    return fd
+    return kernel.memory_file(len(head).to_bytes(8, "little"), head, *call.files.values())
 
 
 def _pid_of(fds: list[int]) -> int:
-    """The number here of the process that a descriptor stands for; 0 when it has ended."""
+    """The pid, as seen from here, of the process that a descriptor refers to; 0 when it has ended."""
     if not fds:
         return 0
     with open(f"/proc/self/fdinfo/{fds[0]}", encoding="utf-8") as file:
@@ -332,7 +317,7 @@ def _pid_of(fds: list[int]) -> int:
 def _ended(message: dict[str, Any], fds: list[int]) -> Ended:
     status = message["status"]
     return Ended(
-        exit=-9 if status is None else status,
+        exit=-signal.SIGKILL if status is None else status,
         by=message["by"],
         refused=tuple(message["refused"]),
         cpu_seconds=message["cpu"],
@@ -341,12 +326,7 @@ def _ended(message: dict[str, Any], fds: list[int]) -> Ended:
     )
 
 
-def _settle(future: asyncio.Future[Any], value: Any) -> None:
-    if not future.done():
-        future.set_result(value)
-
-
 def _seen(future: asyncio.Future[Any]) -> None:
-    """There may be nobody waiting for it any more."""
+    """Mark its exception as retrieved, as nobody may be waiting for it."""
     if not future.cancelled():
         future.exception()

@@ -1,4 +1,4 @@
-"""The port: `await sandbox.run(Call(…))` for code that ends, `spawn` for processes that stay."""
+"""`Sandbox`: `await sandbox.run(Call(…))` for code that ends, `spawn` for processes that keep running."""
 
 from __future__ import annotations
 
@@ -12,18 +12,17 @@ import tempfile
 import time
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
-from types import TracebackType
 from typing import Any, cast
 
 from benchmax import limits
-from benchmax.errors import SandboxError, SandboxUnavailable, UsageError
+from benchmax.errors import SandboxUnavailable, UsageError
 from benchmax.files.links import read_plain
 from benchmax.files.temp_dirs import make_owned_dir, remove_orphaned_dirs, remove_tree
 from benchmax.sandbox.call import Call, EndedBy, Limits, Network, Result
 from benchmax.sandbox.capabilities import INSIST, Capabilities, insists, require
-from benchmax.sandbox.connection import LAUNCHER, Connection, Ended, Forker, Forking, Process, Setup, View, most
+from benchmax.sandbox.connection import LAUNCHER, Connection, Ended, Forker, Forking, Process, View, most
 from benchmax.sandbox.inside import kernel
 from benchmax.sandbox.inside.guards import GUARDS
 
@@ -34,10 +33,10 @@ INSIDE = LAUNCHER.parent
 
 
 class Sandbox:
-    """A fork server, and calls to it. Started at the first call, and again when it is lost; one loop's own.
+    """A fork server, and calls to it. Starts with the first call, and again when it is lost; belongs to one loop.
 
-    `modules` are imported once, and at hand in every call with `code`; `warm_up` is source that is run once after them,
-    so that what they do at first use is done. `read` are paths that calls may read besides the system and the
+    `modules` are imported once, for every call with `code`; `warm_up` is source that runs once after that, to do what
+    the modules do at first use. `read` are paths that calls may read besides the system and the
     interpreter. `own` is a folder below which a call's `workspace` may lie: as root a folder of the sandbox's `user`,
     in one that others may pass (mode 711). `network` is the most that a call may ask for; `closed_ports` are TCP ports
     that then cannot be connected to, on any address. `scrap` is a folder that is removed when this process is gone,
@@ -73,21 +72,21 @@ class Sandbox:
         without = {*_without, *(() if group is not None else ("cgroup",))}
         ours = [sys.prefix, sys.base_prefix]
         ours += [str(INSIDE), os.path.dirname(forker.loader)] if forker is not None else []
-        self._setup = Setup(
-            read=tuple(dict.fromkeys([*ours, *map(str, read)])),
-            modules=tuple(modules),
-            warm_up=warm_up,
-            network=network,
-            own=_text(own and own.resolve()),
-            guards=tuple(name for name in guards if name not in without),
-            scrap=_text(scrap),
-            view=view,
-            forker=forker,
-            ports=tuple(closed_ports) if network == "host" else (),
-            as_user=as_user,
-            group=None if group is None else {"memory": most(group.memory_bytes), "pids": group.processes},
-            kept=tuple(kept),
-        )
+        self._setup: dict[str, Any] = {
+            "read": list(dict.fromkeys([*ours, *map(str, read)])),
+            "modules": list(modules),
+            "warm_up": warm_up,
+            "network": network,
+            "own": own and str(own.resolve()),
+            "guards": [name for name in guards if name not in without],
+            "scrap": scrap and str(scrap),
+            "view": view and asdict(view),
+            "forker": forker and asdict(forker),
+            "ports": list(closed_ports) if network == "host" else [],
+            "as_user": as_user,
+            "group": group and {"memory": most(group.memory_bytes), "pids": group.processes},
+            "kept": list(kept),
+        }
         self._name = f" of {name}" if name else ""
         self._insist = insists() if insist is None else insist
         self._connection: Connection | None = None
@@ -99,13 +98,11 @@ class Sandbox:
         await self.start()
         return self
 
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    async def __aexit__(self, *raised: object) -> None:
         await self.close()
 
     async def start(self) -> Capabilities:
-        """Start the server, unless it runs; SandboxUnavailable where this machine cannot hold code that nobody read."""
+        """Start the server, unless it runs; SandboxUnavailable where this machine cannot confine untrusted code."""
         return _capabilities(await self._connected())
 
     @property
@@ -129,7 +126,7 @@ class Sandbox:
         self._remove_scratches()
 
     def abandon(self) -> None:
-        """The same where its loop is closed, and nothing can be awaited in it any more."""
+        """The same when its loop is closed, so that nothing can be awaited in it."""
         if self._connection is not None:
             self._connection.abandon()
             self._connection = None
@@ -155,10 +152,10 @@ class Sandbox:
             return self._connection
 
     def _accept(self, connection: Connection) -> None:
-        """SandboxUnavailable for one that holds less than is asked, unless the user insists."""
+        """Raise SandboxUnavailable for one with fewer guards than required, unless the user insists."""
         found = _capabilities(connection)
         require("boundary", found, insist=self._insist or found.within)
-        if self._setup.ports and "landlock_tcp" not in connection.guards and not self._insist:
+        if self._setup["ports"] and "landlock_tcp" not in connection.guards and not self._insist:
             why = connection.lacks.get("landlock_tcp", "it was not asked for")
             raise SandboxUnavailable(f"No port can be closed here: {why}. Use Linux 6.7, or set BENCHMAX_{INSIST}=1.")
 
@@ -194,7 +191,7 @@ class Sandbox:
                     shutil.rmtree(scratch, ignore_errors=True)
 
     def _scratch(self, call: Call, connection: Connection) -> Path | None:
-        """Where there is no tmpfs of its own, a folder on the disk."""
+        """A workspace on the disk for a call that cannot have one in memory."""
         if call.workspace is not None or "mount" in connection.guards:
             return None
         if self._scratches is None:
@@ -210,7 +207,7 @@ class Sandbox:
         self._check(call, connection)
         began = time.monotonic()
         output = _Output(call.limits.output_bytes)
-        stdin = _memory_file(call.stdin)
+        stdin = _stdin_file(call.stdin)
         try:
             process = connection.spawn(call, [stdin, *output.writers], keep=True)
         except BaseException:
@@ -221,7 +218,7 @@ class Sandbox:
             output.close_writers()
         output.listen(lambda: process.kill("output"))
         try:
-            ended = await asyncio.shield(process.ended)  # which is told to others than a caller that gives up
+            ended = await asyncio.shield(process.ended)  # others wait for it, too
             await output.finished()
         except BaseException:
             _give_up(process)
@@ -237,7 +234,7 @@ class Sandbox:
             self._log(number, future.result(), seconds)
 
     def _log(self, number: int, ended: Ended, seconds: float) -> None:
-        """One line a call: as a warning when a limit ended it, or when it failed and had tried what it may not.
+        """Log one line per call: a warning when a limit ended it, or when it failed and had been refused something.
 
         Libraries try one thing after another, and do without what is refused.
         """
@@ -253,20 +250,16 @@ class Sandbox:
         )
 
     def _check(self, call: Call, connection: Connection) -> None:
-        if (call.limits.network == "host" or call.limits.port) and self._setup.network == "none":
+        if (call.limits.network == "host" or call.limits.port) and self._setup["network"] == "none":
             raise UsageError("This sandbox has no network. Make it with Sandbox(network='host').")
         if call.workspace is not None and "mount" in connection.guards:
-            own = self._setup.own
+            own = self._setup["own"]
             if own is None or not call.workspace.resolve().is_relative_to(own):
                 raise UsageError(f"The workspace {call.workspace} is not below the sandbox's `own` folder. Name it so.")
 
 
 def _capabilities(connection: Connection) -> Capabilities:
     return Capabilities(connection.guards, connection.lacks, _is_root())
-
-
-def _text(path: Path | None) -> str | None:
-    return None if path is None else str(path)
 
 
 def _is_root() -> bool:
@@ -277,29 +270,26 @@ def _is_root() -> bool:
     return inside == outside
 
 
-def _memory_file(content: bytes) -> int:
+def _stdin_file(content: bytes) -> int:
     if not content:
         return os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC)
-    writable = kernel.memory_file(os.MFD_ALLOW_SEALING)
-    with open(writable, "wb") as file:
-        file.write(content)
-        file.flush()
+    writable = kernel.memory_file(content, flags=os.MFD_ALLOW_SEALING)
+    try:
         with suppress(OSError):  # on a disk, which is bounded
             # Memory that no process is charged for must not grow.
             fcntl.fcntl(writable, fcntl.F_ADD_SEALS, fcntl.F_SEAL_WRITE | fcntl.F_SEAL_GROW | fcntl.F_SEAL_SHRINK)
         return os.open(f"/proc/self/fd/{writable}", os.O_RDONLY | os.O_CLOEXEC)
+    finally:
+        os.close(writable)
 
 
 def _give_up(process: Process) -> None:
-    """End a call that nobody waits for any more."""
-    try:
-        process.kill()
-    except SandboxError:
-        pass
-    process.ended.add_done_callback(_forget)
+    """End a call that nobody waits for."""
+    process.kill()
+    process.ended.add_done_callback(_close_workspace)
 
 
-def _forget(future: asyncio.Future[Ended]) -> None:
+def _close_workspace(future: asyncio.Future[Ended]) -> None:
     if not future.cancelled() and future.exception() is None and future.result().workspace >= 0:
         os.close(future.result().workspace)
 
@@ -378,7 +368,7 @@ class _Output:
             at_limit()
 
     async def finished(self) -> None:
-        """All that was written is read; nobody is left to write more."""
+        """Wait until everything that was written is read; no process is left to write more."""
         await self._all
 
     def text(self, index: int) -> str:

@@ -115,7 +115,7 @@ def _write(feed: Feed, writer: IndexWriter, passage_chars: int | None, report: R
 
 
 def _add(entry: Entry, writer: IndexWriter, passage_chars: int | None) -> int:
-    """Write an entry; gives how many documents it added."""
+    """Write an entry; returns how many documents it added."""
     if entry.file is not None:
         writer.remove_file(entry.file)
     if entry.redirect is not None:

@@ -49,7 +49,7 @@ class _Reader:
             return lambda metadata: not inner(metadata)
         if name in ("and", "or") and isinstance(value, list):
             parts = self._several(value, place, depth)
-            return _all(parts) if name == "and" else _any(parts)
+            return _all(parts) if name == "and" else lambda metadata: any(part(metadata) for part in parts)
         if name in ("and", "or", "not"):
             raise UsageError(f"{place} is no {'filter' if name == 'not' else 'list of filters'}. Put one there.")
         return _comparison({"field": name, "op": "eq", "value": value}, where)
@@ -64,10 +64,6 @@ def _all(parts: list[Predicate]) -> Predicate:
     return parts[0] if len(parts) == 1 else lambda metadata: all(part(metadata) for part in parts)
 
 
-def _any(parts: list[Predicate]) -> Predicate:
-    return lambda metadata: any(part(metadata) for part in parts)
-
-
 def _comparison(given: Mapping[str, Any], where: str) -> Predicate:
     name, op, wanted = given["field"], given["op"], given.get("value")
     if not isinstance(name, str):
@@ -75,7 +71,7 @@ def _comparison(given: Mapping[str, Any], where: str) -> Predicate:
     compare = OPERATIONS.get(op) if isinstance(op, str) else None
     if compare is None:
         raise UsageError(f"{where}.op is {str(op)[:40]!r}. Use one of {', '.join(OPERATIONS)}.")
-    if op in _OF_LISTS and not isinstance(wanted, list):
+    if op in _LIST_OPERATIONS and not isinstance(wanted, list):
         raise UsageError(f"{where}.value must be a list for {op!r}. Put the values into one.")
     return lambda metadata: compare(metadata.get(name, _MISSING), wanted)
 
@@ -118,4 +114,4 @@ OPERATIONS: dict[str, Callable[[Any, Any], bool]] = {
     "contains_any": _among,
     "contains_all": lambda value, wanted: all(_among(value, [each]) for each in wanted),
 }
-_OF_LISTS = frozenset({"in", "not_in", "contains_any", "contains_all"})
+_LIST_OPERATIONS = frozenset({"in", "not_in", "contains_any", "contains_all"})

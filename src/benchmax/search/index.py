@@ -22,7 +22,7 @@ from typing import Any
 
 from benchmax.errors import UsageError
 from benchmax.search import schema
-from benchmax.search.filters import Predicate, predicate
+from benchmax.search.filters import predicate
 from benchmax.search.query import any_of, words_of
 from benchmax.search.types import LEXICAL, Document, Hit
 
@@ -47,6 +47,7 @@ _SEARCH = (
 )
 _COUNT = "SELECT count(*), max(rowid) FROM (SELECT rowid FROM words WHERE words MATCH ? LIMIT ?)"
 _DOCUMENT = "SELECT id, title, content, metadata FROM documents"
+_BY_TITLE = "key = ? ORDER BY n LIMIT 1"
 
 
 class Index:
@@ -72,7 +73,7 @@ class Index:
             return []
         passes = predicate(filters)
         wanted = offset + limit if passes is None else FILTERED * (offset + limit)
-        hits = (hit for hit in self._hits(query, words, wanted) if _passes(passes, hit))
+        hits = (hit for hit in self._hits(query, words, wanted) if passes is None or passes(hit.document.metadata))
         return list(islice(hits, offset, offset + limit))
 
     def available_modes(self) -> list[str]:
@@ -87,13 +88,15 @@ class Index:
     # Its documents
 
     def get(self, document_id: str) -> Document | None:
-        row = self._rows(f"{_DOCUMENT} WHERE id = ?", document_id)
-        return _document(row[0]) if row else None
+        return self._find("id = ?", document_id)
 
     def article(self, title: str) -> Document | None:
         """The document with this title, in any case; redirects are followed once."""
         key = schema.title_key(title)
-        return self._by_key(key) or (self._by_key(target) if (target := self._redirect(key)) else None)
+        if found := self._find(_BY_TITLE, key):
+            return found
+        redirect = self._rows("SELECT target FROM redirects WHERE key = ?", key)
+        return self._find(_BY_TITLE, redirect[0][0]) if redirect else None
 
     def get_chunk_count(self) -> int:
         return int(self._rows("SELECT count(*) FROM documents")[0][0])
@@ -169,13 +172,9 @@ class Index:
     def _size(self) -> int:
         return int(self._rows("SELECT coalesce(max(n), 0) FROM documents")[0][0])
 
-    def _by_key(self, key: str) -> Document | None:
-        row = self._rows(f"{_DOCUMENT} WHERE key = ? ORDER BY n LIMIT 1", key)
-        return _document(row[0]) if row else None
-
-    def _redirect(self, key: str) -> str | None:
-        row = self._rows("SELECT target FROM redirects WHERE key = ?", key)
-        return row[0][0] if row else None
+    def _find(self, condition: str, value: Any) -> Document | None:
+        rows = self._rows(f"{_DOCUMENT} WHERE {condition}", value)
+        return _document(rows[0]) if rows else None
 
     def _rows(self, statement: str, *values: Any, **named: Any) -> list[Any]:
         return self._connection().execute(statement, named or values).fetchall()
@@ -206,7 +205,3 @@ def _share(title: str, words: Sequence[str]) -> float:
     """How many of the words a title holds."""
     named = words_of(title)
     return sum(word in named for word in words) / len(words)
-
-
-def _passes(passes: Predicate | None, hit: Hit) -> bool:
-    return passes is None or passes(hit.document.metadata)

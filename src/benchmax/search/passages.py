@@ -15,7 +15,7 @@ def split_text(text: str, chars: int) -> list[str]:
 
 
 def passages(document: Document, chars: int) -> Iterator[Document]:
-    """The document itself when it fits; else its passages, with ids that tell their place: `id#1`, `id#2`."""
+    """The document itself when it fits; else its passages, with ids that say their place: `id#1`, `id#2`."""
     pieces = split_text(document.content, chars)
     if len(pieces) <= 1:
         yield document

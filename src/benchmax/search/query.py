@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
+from itertools import islice
 
 _WORD = re.compile(r"\w+")
 MOST_WORDS = 64
@@ -16,13 +17,8 @@ WORD_CHARS = 100
 
 def words_of(query: str) -> list[str]:
     """The distinct words of a query, in order, in small letters."""
-    found = (word[0].lower()[:WORD_CHARS] for word in _WORD.finditer(query))
-    distinct: dict[str, None] = {}
-    for word in found:
-        distinct.setdefault(word)
-        if len(distinct) == MOST_WORDS:
-            break
-    return list(distinct)
+    words = (word[0].lower()[:WORD_CHARS] for word in _WORD.finditer(query))
+    return list(islice(dict.fromkeys(words), MOST_WORDS))
 
 
 def any_of(words: Iterable[str]) -> str:

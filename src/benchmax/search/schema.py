@@ -47,7 +47,7 @@ def create(connection: sqlite3.Connection) -> None:
 def insert(
     connection: sqlite3.Connection, document: Document, file: str | None = None, stamp: str | None = None
 ) -> None:
-    """Add a document; `file` and its `stamp` tell where it is from."""
+    """Add a document; `file` and its `stamp` say where it is from."""
     values = (document.title, document.content)
     metadata = json.dumps(dict(document.metadata), ensure_ascii=False, allow_nan=False)
     row = connection.execute(

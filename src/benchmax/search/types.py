@@ -1,7 +1,7 @@
-"""What a text search takes and gives: documents, hits, and the two ports behind which an index may be anything.
+"""What a text search takes and returns: documents, hits, and the two ports behind which an index may be anything.
 
 A `SearchClient` answers queries; it is small and can be pickled, so an environment may carry one. A `ChunkSource` also
-hands out its texts, which is what questions are made from.
+returns its texts, from which questions are made.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ class SearchClient(Protocol):
 
 @runtime_checkable
 class ChunkSource(Protocol):
-    """Hands out texts."""
+    """Returns texts."""
 
     def get_chunk_count(self) -> int:
         """How many texts there are."""

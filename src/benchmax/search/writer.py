@@ -11,9 +11,9 @@ import os
 import shutil
 import sqlite3
 import time
+from contextlib import AbstractContextManager
 from pathlib import Path
-from types import TracebackType
-from typing import Any, Self
+from typing import Any
 
 from benchmax.errors import UsageError
 from benchmax.files.locks import lock_file
@@ -29,7 +29,7 @@ _PAUSE = 0.05
 """Seconds between two looks at a lock."""
 
 
-class IndexWriter:
+class IndexWriter(AbstractContextManager["IndexWriter"]):
     """Adds documents to an index that is being built.
 
     `source` says what the index is built from: a build that was cut off goes on only with the same source, and one of
@@ -115,12 +115,7 @@ class IndexWriter:
         self._connection.close()
         self._unlock()
 
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     def _locked(self, wait: float) -> int:

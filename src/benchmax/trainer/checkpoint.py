@@ -38,7 +38,10 @@ class Checkpoint:
     """A saved point of a run."""
 
     path: Path
-    step: int
+
+    @property
+    def step(self) -> int:
+        return _step_of(self.path)
 
     def state(self) -> dict[str, Any]:
         try:
@@ -65,12 +68,12 @@ def save_checkpoint(
     """Write the checkpoint of `step` and let `latest` point to it."""
     path = folder / f"step-{step}"
     with replacing_folder(path) as new:
-        _save(trained_weights(policy), new / "weights.safetensors")
+        _save(policy.parameters(), new / "weights.safetensors")
         _save(optimizer.tensors(), new / "optimizer.safetensors")
         _save(random_states(), new / "random.safetensors")
         write_json(new / "state.json", {"step": step, "updates": optimizer.updates, "tune": policy.tune, **state})
     write_text(folder / "latest", path.name)
-    return Checkpoint(path, step)
+    return Checkpoint(path)
 
 
 def mark_best(folder: Path, step: int) -> None:
@@ -101,13 +104,12 @@ def find_checkpoint(folder: Path, which: str = "latest") -> Checkpoint:
     if path not in whole:
         there = ", ".join(item.name for item in _all(folder)) or "none"
         raise NotFoundError(f"There is no checkpoint {name} in {folder}; there are: {there}.")
-    return Checkpoint(path, _step_of(path))
+    return Checkpoint(path)
 
 
 def oldest_checkpoint(folder: Path) -> Checkpoint | None:
     """The oldest one that is kept."""
-    whole = _whole(folder)
-    return Checkpoint(whole[0], _step_of(whole[0])) if whole else None
+    return next(map(Checkpoint, _whole(folder)), None)
 
 
 def _alternatives(checkpoint: Path) -> str:
@@ -154,11 +156,6 @@ def prune(folder: Path, keep_last: int, keep_best: bool) -> list[Path]:
             mark.unlink()
         shutil.rmtree(path)
     return old
-
-
-def trained_weights(policy: Policy) -> dict[str, Tensor]:
-    """The weights that training changes, by name."""
-    return {name: weight.detach() for name, weight in policy.parameters().items()}
 
 
 @torch.no_grad()

@@ -17,12 +17,13 @@ import math
 import time
 from collections.abc import Callable, Coroutine, Sequence
 from contextlib import suppress
+from dataclasses import asdict
 from functools import partial
 from typing import Any
 
 from benchmax import metrics
 from benchmax.envs.types import Example
-from benchmax.errors import DatasetError, RewardError
+from benchmax.errors import RewardError
 from benchmax.memory import disk_is_full
 from benchmax.rollouts.log import read_rollouts
 from benchmax.rollouts.record import Rollout
@@ -50,7 +51,7 @@ from benchmax.trainer.warm_start.solutions import Solver
 from benchmax.trainer.warm_start.supervised_refresh import SupervisedRefresh
 from benchmax.trainer.watch.history import most_common_error
 from benchmax.trainer.watch.monitor import Alert, Monitor
-from benchmax.trainer.watch.plateau import PlateauDecay
+from benchmax.trainer.watch.plateau import decay_learning_rate
 from benchmax.trainer.watch.recovery import CollapseRecovery
 from benchmax.trainer.watch.reward_alarms import HIGH_LR
 
@@ -78,8 +79,6 @@ class Trainer:
         grace: float | None = None,
         primary: metrics.Primary = None,
     ) -> None:
-        if not train:
-            raise DatasetError("There are no training rows. Give data.train a file with at least one usable row.")
         self.run, self.config, self.learner, self.sampler = run, run.config, learner, sampler
         self.held_out = list(held_out)[: self.config.eval.rows]
         self.on_event, self.solver = on_event, solver
@@ -90,12 +89,10 @@ class Trainer:
         self.monitor = Monitor(self.config.watch)
         self.recovery = CollapseRecovery(self)
         self.refresh = SupervisedRefresh(self)
-        self.plateau = PlateauDecay(self)
         self.collector = RolloutCollector(self)
         self.progress = Progress()
-        self.outcome = Outcome(run.path, "steps", 0)
         self.chosen: list[dict[str, Any]] = []
-        """Settings that nobody gave, with the reasons for their values."""
+        """Settings the user left out, with the reason for each value."""
         self.first_groups: list[list[Rollout]] = []
         """What was sampled for the first step before it began."""
         self.scored = False
@@ -141,7 +138,7 @@ class Trainer:
             return
         progress.seconds, self._began = self._seconds(), time.monotonic()
         state = {
-            "progress": progress.to_dict(),
+            "progress": asdict(progress),
             "stream": self.stream.state(),
             "watchdogs": self.monitor.state(),
             "sampler": self.sampler.state(),
@@ -177,15 +174,13 @@ class Trainer:
         try:
             await unless_stopped(self.push())
             begun = warm_up is None or await unless_stopped(self._warm_up(warm_up))
-            reason = await self._loop()
-            await self._finish(reason, save=begun)
+            return await self._finish(await self._loop(), save=begun)
         except BaseException as error:
             self._record_failure(error)
             raise
         finally:
             heartbeat.cancel()
             self.interrupts.close()
-        return self.outcome
 
     async def _warm_up(self, warm_up: WarmUp) -> None:
         """All or nothing: a run that is stopped in it begins again."""
@@ -209,7 +204,7 @@ class Trainer:
             if self.recovery.is_due:
                 if not await unless_stopped(self.recovery.recover()):
                     return "interrupted"
-                if self.recovery.exhausted:
+                if self.recovery.diagnosis:
                     return "collapsed"
                 continue
             if self.progress.is_stuck and not await unless_stopped(self._leave_plateau()):
@@ -222,10 +217,9 @@ class Trainer:
         self.progress.idle = 0
         if self.refresh.is_due:
             await self.refresh.teach()
-        if self.plateau.is_due:
-            self.plateau.decay()
+        decay_learning_rate(self)
 
-    async def _finish(self, reason: str, save: bool) -> None:
+    async def _finish(self, reason: str, save: bool) -> Outcome:
         progress = self.progress
         if reason not in ("interrupted", "collapsed") and self.held_out and progress.evaluated != progress.step:
             reason = reason if await self.interrupts.unless_stopped(self.evaluate()) else "interrupted"
@@ -236,18 +230,19 @@ class Trainer:
         lines = read_metrics(self.run.path)
         evals = [line["values"] for line in lines if line["split"] == "eval"] or [{}]
         learned = (metrics.GROUPS_USED, metrics.GROUPS_GUIDED)
-        self.outcome = Outcome(
+        outcome = Outcome(
             self.run.path, reason, progress.step, evals[0], evals[-1], self._seconds(),
             learned=any(line["values"].get(name) for line in lines for name in learned),
             best=progress.best, best_step=progress.best_step,
             message=self.recovery.diagnosis if reason == "collapsed" else "",
         )  # fmt: skip
         if progress.step and reason != "interrupted":
-            self.emit("summary", **summarise(self.run.path, progress.best_step).to_dict())
+            self.emit("summary", **asdict(summarise(self.run.path, progress.best_step)))
         state = "interrupted" if reason == "interrupted" else "complete"
-        message = {"message": self.outcome.message} if self.outcome.message else {}
+        message = {"message": outcome.message} if outcome.message else {}
         self.run.set_status(state, progress.step, reason=reason, **message)
-        self.emit("ended", step=progress.step, reason=reason, seconds=round(self.outcome.seconds, 3), **message)
+        self.emit("ended", step=progress.step, reason=reason, seconds=round(outcome.seconds, 3), **message)
+        return outcome
 
     def _refuse_unscored(self) -> None:
         """Raise RewardError for a run that never saw a reward: going on would teach nothing."""
@@ -342,11 +337,9 @@ class Trainer:
     async def push(self) -> None:
         """Give the sampler the current weights."""
         policy = self.learner.policy
-
-        def push() -> None:
-            retry_without_memory(lambda: self.sampler.push(policy.sampler_weights()), policy.device)
-
-        await self.interrupts.in_thread(push)
+        await self.interrupts.in_thread(
+            retry_without_memory, lambda: self.sampler.push(policy.sampler_weights()), policy.device
+        )
 
     # Evaluation
 

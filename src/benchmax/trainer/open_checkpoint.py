@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -18,7 +19,7 @@ from benchmax.extras import require
 if TYPE_CHECKING:
     from torch import Tensor
 
-    from benchmax.inference.local import LocalModel
+    from benchmax.inference.local_model import LocalModel
     from benchmax.inference.weights.download import Say
     from benchmax.trainer.checkpoint import Checkpoint
     from benchmax.trainer.config import TrainConfig
@@ -66,7 +67,7 @@ def open_checkpoint(
     run: Path, which: str = "best", *, say: Say = lambda what: None, name: str | None = None, **options: Any
 ) -> LocalModel:
     """The model a run made, as it was at a checkpoint. `options` are those of `LocalModel.load`."""
-    from benchmax.inference.local import LocalModel
+    from benchmax.inference.local_model import LocalModel
     from benchmax.inference.weights.store import resolve
     from benchmax.trainer.rundir import read_config
 
@@ -84,14 +85,12 @@ def read_weights(run: Path, which: str = "best") -> tuple[Checkpoint, dict[str, 
     """A checkpoint and its weights, read at once: the run may go on and remove it any time."""
     from benchmax.trainer.checkpoint import choose_checkpoint
 
-    for left in reversed(range(TRIES)):
-        try:
+    for _ in range(TRIES - 1):
+        with suppress(NotFoundError, RecordError):
             found = choose_checkpoint(run, which)
             return found, _weights_here(found)
-        except (NotFoundError, RecordError):
-            if not left:
-                raise
-    raise AssertionError("unreachable")
+    found = choose_checkpoint(run, which)
+    return found, _weights_here(found)
 
 
 def _weights_here(checkpoint: Checkpoint) -> dict[str, Tensor]:

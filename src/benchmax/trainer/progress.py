@@ -12,7 +12,7 @@ from benchmax.metrics import EQUAL_REWARDS
 
 SOLVED_EVALUATIONS = 2
 """Evaluations in a row that must earn what known solutions earn."""
-STUCK = 2
+STUCK_EVALUATIONS = 2
 """Evaluations without a better one, after which the run does something about it."""
 
 
@@ -48,9 +48,6 @@ class Progress:
         """Read a checkpoint's; runs of earlier versions have fewer fields."""
         return cls(**{name: value for name, value in state.items() if name in cls.__slots__})
 
-    def to_dict(self) -> dict[str, Any]:
-        return {name: getattr(self, name) for name in self.__slots__}
-
     @property
     def at_best(self) -> bool:
         """Whether the current weights are those of the best evaluation."""
@@ -59,7 +56,7 @@ class Progress:
     @property
     def is_stuck(self) -> bool:
         """Whether the latest evaluations got no better."""
-        return self.idle >= STUCK and self.evaluated == self.step
+        return self.idle >= STUCK_EVALUATIONS and self.evaluated == self.step
 
     @property
     def all_solved(self) -> bool:

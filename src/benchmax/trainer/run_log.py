@@ -8,16 +8,14 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
-from benchmax.files.redaction import without_secrets
-
-LOG_FORMAT = "%(asctime)s %(levelname)s %(name)s: %(message)s"
+from benchmax.files.logs import SecretFreeFormatter
 
 
 @contextlib.contextmanager
 def log_file(path: Path) -> Iterator[None]:
     """Log to a file for the time of the block."""
     handler = LogFile(path, encoding="utf-8")
-    handler.setFormatter(_Formatter(LOG_FORMAT))
+    handler.setFormatter(SecretFreeFormatter())
     root = logging.getLogger("benchmax")
     root.addHandler(handler)
     try:
@@ -34,10 +32,3 @@ class LogFile(logging.FileHandler):
     def handleError(self, record: logging.LogRecord) -> None:
         if not isinstance(sys.exc_info()[1], OSError):
             super().handleError(record)
-
-
-class _Formatter(logging.Formatter):
-    """Removes secrets, which an environment may log."""
-
-    def format(self, record: logging.LogRecord) -> str:
-        return without_secrets(super().format(record))

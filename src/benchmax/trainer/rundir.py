@@ -31,7 +31,7 @@ from typing import Any
 
 import benchmax
 from benchmax.errors import NotFoundError, RecordError, UsageError
-from benchmax.files.atomic import recover_folders, remove_temporary, write_text
+from benchmax.files.atomic import read_object, recover_folders, remove_temporary, write_text
 from benchmax.files.jsonl import JsonlWriter, line_of, read_jsonl
 from benchmax.files.redaction import hide_texts, without_secrets
 from benchmax.rollouts.record import Rollout
@@ -84,13 +84,9 @@ class RunDir:
     def write_rollouts(self, split: str, step: int, rollouts: Iterable[Rollout], *, tokens: bool = False) -> Path:
         """Write all rollouts of a step, as one file that appears complete."""
         path = self.path / "rollouts" / f"{split}-{step}.jsonl"
-        lines = []
-        for rollout in rollouts:
-            record = rollout.to_dict()
-            if not tokens:
-                record.pop("tokens", None)
-            lines.append(line_of(record))
-        write_text(path, "".join(lines), durable=False)
+        hidden = () if tokens else ("tokens",)
+        records = ({k: v for k, v in rollout.to_dict().items() if k not in hidden} for rollout in rollouts)
+        write_text(path, "".join(map(line_of, records)), durable=False)
         return path
 
     def write_vocabulary(self, texts: Iterable[str]) -> None:
@@ -176,11 +172,7 @@ def write_config(path: Path, config: TrainConfig) -> None:
 
 def read_status(path: Path) -> dict[str, Any]:
     """The contents of status.json; empty when the run never began."""
-    try:
-        status: dict[str, Any] = json.loads((path / "status.json").read_text("utf-8"))
-    except (FileNotFoundError, ValueError):
-        return {}
-    return status
+    return read_object(path / "status.json")
 
 
 def read_metrics(path: Path) -> list[dict[str, Any]]:

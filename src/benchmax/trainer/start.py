@@ -16,12 +16,12 @@ from typing import Any
 
 import torch
 
-from benchmax.envs.base_env import primary_key, with_system_prompt
+from benchmax.envs.base_env import primary_key
 from benchmax.envs.composed.parts import is_composed, part_name, split_parts
 from benchmax.envs.types import Example
 from benchmax.errors import ConfigError, DatasetError
 from benchmax.inference.engine.engine import Engine, pick_device
-from benchmax.inference.local import LocalModel
+from benchmax.inference.local_model import LocalModel
 from benchmax.inference.tokens.chat import ChatTokens
 from benchmax.inference.tokens.token_model import TokenModel
 from benchmax.inference.weights.llama import ModelSpec
@@ -33,13 +33,14 @@ from benchmax.trainer.checkpoint import find_checkpoint
 from benchmax.trainer.config import WARM_STARTS, TrainConfig, build_config
 from benchmax.trainer.config.chosen_settings import ChosenSetting, fit_to_device
 from benchmax.trainer.interrupts import handle_signals
+from benchmax.trainer.learning.batch import TokenSequence
 from benchmax.trainer.learning.learner import Learner
 from benchmax.trainer.learning.policy import Policy
 from benchmax.trainer.loop import Trainer, WarmUp
 from benchmax.trainer.progress import Outcome
 from benchmax.trainer.run_log import log_file
 from benchmax.trainer.rundir import RunDir, read_status, write_config
-from benchmax.trainer.sampling.sampler import Draw, EngineSampler, rollout_settings
+from benchmax.trainer.sampling.sampler import Draw, EngineSampler, Sampler, prompt_tokens, rollout_settings
 from benchmax.trainer.task import Task, load_task, make_paths_absolute
 from benchmax.trainer.warm_start.sft_rows import PromptContext, sft_sequences
 from benchmax.trainer.warm_start.solutions import Solver
@@ -80,15 +81,14 @@ def new_run(config: TrainConfig) -> Iterator[RunDir]:
     config.output.name = name = config.output.name or _fresh_name(folder, _short_name(config.data.env))
     path = folder / name
     is_new = not path.exists() or not any(path.iterdir())
-    run = RunDir.create(path, config)
+    run = RunDir.create(path, config)  # outside: a folder that another run has just taken is not ours to remove
     try:
-        yield run
+        with contextlib.closing(run):
+            yield run
     except BaseException:
         if is_new and not read_status(path):  # it never began: the name stays free for the next try
             shutil.rmtree(path, ignore_errors=True)
         raise
-    finally:
-        run.close()
 
 
 async def resume(
@@ -101,8 +101,7 @@ async def resume(
     grace: float | None = None,
 ) -> Outcome:
     """Go on with a run from a checkpoint, as if it had never stopped there; later checkpoints are made anew."""
-    run = RunDir.open(path)
-    try:
+    with contextlib.closing(RunDir.open(path)) as run:
         if run.config.backend != EMBEDDED:
             run.close()  # the backend opens it itself
             return await open_backend(run.config.backend).resume(
@@ -111,8 +110,6 @@ async def resume(
         prepare_resume(run, checkpoint, changes)
         task = task or load_task(run.config)
         return await _train(run, _fetch_model(run.config, on_event), task, on_event, checkpoint, grace)
-    finally:
-        run.close()
 
 
 def prepare_resume(run: RunDir, checkpoint: str, changes: Mapping[str, Any] | None) -> None:
@@ -179,35 +176,49 @@ async def _train(
     grace: float | None = None,
     chosen: Sequence[ChosenSetting] = (),
 ) -> Outcome:
-    if not task.train:
-        raise DatasetError("There are no training rows. Give data.train a file with at least one usable row.")
-
-    def note(message: str) -> None:
-        on_event("note", run.log_event("note", message=message))
-
+    check_rows(run, task, on_event)
     config = run.config
-    for message in (*task.notes, *small_steps(config, task.train)):
-        note(message)
     ModelSpec.from_directory(directory)  # refuses a model that the engine cannot run before anything is loaded
     torch.manual_seed(config.seed)
     device = pick_device(config.model.device).type
     with log_file(run.path / "logs" / "train.log"):
         learner = load_learner(config, directory)
         async with _open_sampler(config, directory, device, task) as sampler:
-            if some_too_long := await check_lengths(task.train, sampler.host, sampler.model):
-                note(some_too_long)
-            on_event("begins", facts(run, device, task))
-            chat, env = sampler.model.chat, sampler.host.env
-            if config.output.save_tokens:
-                run.write_vocabulary(chat.spell([token]) for token in range(chat.vocabulary))
-            solver = Solver(sampler.host, chat, rollout_settings(config, Draw("train", 0, 1, 0.0)), task.train)
-            trainer = Trainer(
-                run, learner, sampler, task.train, task.held_out, on_event, solver, grace, primary_key(env)
-            )
+            trainer = await make_trainer(run, learner, sampler, task, on_event, grace, device)
             trainer.chosen = [each._asdict() for each in chosen]
-            warm_up = await _restore(trainer, solver, checkpoint)
+            warm_up = None if restore(trainer, checkpoint) else await _warm_start(trainer)
             with handle_signals(trainer.interrupt, trainer.record_kill), gc_frozen():
                 return await trainer.train(warm_up)
+
+
+def check_rows(run: RunDir, task: Task, on_event: OnEvent) -> None:
+    """Refuse a task without rows, and report what a person should know about those there are."""
+    if not task.train:
+        raise DatasetError("There are no training rows. Give data.train a file with at least one usable row.")
+    wanted, there = run.config.rollouts.prompts_per_step, len({row["id"] for row in task.train})
+    notes = list(task.notes)
+    if there < wanted:  # a step takes no prompt twice
+        notes.append(
+            f"rollouts.prompts_per_step is {wanted}, but there are {there} different rows: a step takes {there}."
+        )
+    for message in notes:
+        on_event("note", run.log_event("note", message=message))
+
+
+async def make_trainer(
+    run: RunDir, learner: Learner, sampler: Sampler, task: Task, on_event: OnEvent, grace: float | None, device: str
+) -> Trainer:
+    """The loop over a run directory, once everything is loaded; `device` is for people to read."""
+    config, host, chat = run.config, sampler.host, sampler.model.chat
+    if some_too_long := await check_lengths(task.train, host, sampler.model):
+        on_event("note", run.log_event("note", message=some_too_long))
+    held_out = len(task.held_out[: config.eval.rows])
+    facts = {"run": str(run.path), "model": config.model.name, "device": device}
+    on_event("begins", facts | {"train": len(task.train), "held_out": held_out})
+    if config.output.save_tokens:
+        run.write_vocabulary(chat.spell([token]) for token in range(chat.vocabulary))
+    solver = Solver(host, chat, rollout_settings(config, Draw("train", 0, 1, 0.0)), task.train)
+    return Trainer(run, learner, sampler, task.train, task.held_out, on_event, solver, grace, primary_key(host.env))
 
 
 def load_learner(config: TrainConfig, directory: Path) -> Learner:
@@ -239,30 +250,11 @@ def _slots(config: TrainConfig) -> int:
     return min(MOST_SLOTS, max(a_step, (config.eval.rows or 0) * config.eval.samples, 32), rollouts.concurrency)
 
 
-def small_steps(config: TrainConfig, rows: Sequence[Example]) -> Iterator[str]:
-    """A note when there are fewer rows than a step has prompts: a step takes no prompt twice."""
-    wanted, there = config.rollouts.prompts_per_step, len({row["id"] for row in rows})
-    if there < wanted:
-        yield f"rollouts.prompts_per_step is {wanted}, but there are {there} different rows: a step takes {there}."
-
-
-def facts(run: RunDir, device: str, task: Task) -> dict[str, Any]:
-    """What a person wants to see confirmed before waiting."""
-    held_out = len(task.held_out[: run.config.eval.rows])
-    model = run.config.model.name
-    return {"run": str(run.path), "model": model, "device": device, "train": len(task.train), "held_out": held_out}
-
-
 async def check_lengths(rows: Sequence[Example], host: EnvHost, model: TokenModel) -> str | None:
     """Refuse rows of which none fits the model: every step would be empty. Returns a note when some do not fit."""
-
-    async def length(row: Example) -> int:
-        part = host.part_of(row)
-        prompt = with_system_prompt(row["prompt_messages"], host.system_prompt(part))
-        return len(model.chat.prompt(prompt, (await host.toolbox(part)).tools))
-
+    some = rows[:: -(-len(rows) // PROMPTS_MEASURED)]
     try:
-        lengths = [await length(row) for row in rows[:: -(-len(rows) // PROMPTS_MEASURED)]]
+        lengths = [len(await prompt_tokens(host, model.chat, row)) for row in some]
     except Exception:  # the rollouts report it
         return None
     too_long = sum(length >= model.context for length in lengths)
@@ -275,18 +267,24 @@ async def check_lengths(rows: Sequence[Example], host: EnvHost, model: TokenMode
     return f"{too_long} of {len(lengths)} rows looked at do not fit {takes}: they teach nothing." if too_long else None
 
 
-async def _restore(trainer: Trainer, solver: Solver, which: str) -> WarmUp | None:
-    """Go on from a checkpoint; returns what is to be done first when the run never got to one."""
+def restore(trainer: Trainer, which: str) -> bool:
+    """Go on from a checkpoint; False for a run that never got to one, which begins again."""
     folder = trainer.run.path / "checkpoints"
-    if which != "latest" or (folder / "latest").exists():
-        found = find_checkpoint(folder, which)
-        trainer.emit("resumed", step=found.step, lines_moved_aside=trainer.restore(found))
-        return None
-    trainer.run.rewind(-1)
-    config, file = trainer.config, warm_start_file(trainer.config)
+    if which == "latest" and not (folder / "latest").exists():
+        trainer.run.rewind(-1)
+        return False
+    found = find_checkpoint(folder, which)
+    trainer.emit("resumed", step=found.step, lines_moved_aside=trainer.restore(found))
+    return True
+
+
+async def _warm_start(trainer: Trainer) -> WarmUp | None:
+    """What a new run does before its first step."""
+    config, solver, sequences = trainer.config, trainer.solver, list[TokenSequence]()
+    assert solver is not None
+    file = config.sft.data or ("" if config.warm_start in WARM_STARTS else config.warm_start)
     if config.recipe == "plain" and config.warm_start == "off" and not file:
         return None
-    sequences = []
     if file:
         sequences = await asyncio.to_thread(  # the environment may be in another process, and is waited for
             sft_sequences,
@@ -297,8 +295,3 @@ async def _restore(trainer: Trainer, solver: Solver, which: str) -> WarmUp | Non
             on_note=lambda message: trainer.emit("note", message=message),
         )
     return WarmStart(trainer, solver, sequences).run
-
-
-def warm_start_file(config: TrainConfig) -> str:
-    """The file a warm start is read from; empty when it is made from the environment, or there is none."""
-    return config.sft.data or ("" if config.warm_start in WARM_STARTS else config.warm_start)

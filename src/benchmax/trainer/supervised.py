@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from contextlib import closing
 from pathlib import Path
 
 import torch
@@ -40,8 +41,7 @@ def train_supervised(
     cut = len(sequences) - min(held_out, len(sequences) - 1)
     shown, left_out = sequences[:cut], sequences[cut:][:EVAL_ROWS]
     config.limits.steps = config.sft.epochs * math.ceil(cut / config.sft.batch)
-    run = _open(path, config)
-    try:
+    with closing(_open(path, config)) as run:
         torch.manual_seed(config.seed)
         learner = load_learner(config, directory)
         learner.policy.temperature = 1.0  # the loss is that of the answers as they are, however a run would sample
@@ -57,8 +57,6 @@ def train_supervised(
         losses = train_epochs(learner, shown, config.sft, seed=config.seed, on_step=on_step)
         _evaluate(run, learner, left_out, len(losses))
         _save(run, learner, len(losses))
-    finally:
-        run.close()
     return "steps"
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 from benchmax.envs.base_env import BaseEnv
 from benchmax.envs.composed.parts import part_of, with_full_paths
 from benchmax.envs.datasets.split import hold_out
-from benchmax.envs.remote.named import open_named_env
+from benchmax.envs.remote.open_environment import open_named_env
 from benchmax.envs.types import Example
 from benchmax.errors import ConfigError
 from benchmax.inference.weights.store import is_name

@@ -28,7 +28,7 @@ from benchmax.trainer.rundir import read_metrics, read_status
 from benchmax.trainer.sampling.sampler import Draw
 from benchmax.trainer.start import resume, train
 from benchmax.trainer.task import Task
-from benchmax.trainer.tiny import make_tiny
+from benchmax.trainer.tiny_model import make_tiny
 from trainer_failures import COUNT, GROUP, LONG, ROUGH, Actor, RoughEnv, ended
 from trainer_world import CASES, Script, expected, tokenizer
 

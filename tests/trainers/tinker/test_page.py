@@ -10,7 +10,7 @@ from pathlib import Path
 from tinker_server import TinkerServer
 
 from benchmax.trainer.rundir import read_metrics, read_status
-from benchmax.trainer.tiny import make_tiny
+from benchmax.trainer.tiny_model import make_tiny
 from trainer_pages import BENCHMAX, ROOT, check_page, commands, page
 
 SMALL = (

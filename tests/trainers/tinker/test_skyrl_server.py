@@ -15,7 +15,7 @@ from skyrl_server import ROOT, SkyrlServer
 from tinker_world import SOURCE, make_tiny_head, rewards, task
 
 from benchmax import limits, metrics
-from benchmax.adapters.tinker import pulse
+from benchmax.adapters.tinker import server_liveness
 from benchmax.errors import ModelUnavailable
 from benchmax.rollouts.record import Termination
 from benchmax.trainer.config import build_config
@@ -131,7 +131,7 @@ def test_a_launch_on_the_platform_shows_the_same_curve(server, tmp_path):
 
 async def test_a_server_that_dies_loses_no_group_and_the_run_resumes(server, tmp_path, monkeypatch):
     monkeypatch.setattr(limits, "REMOTE_SILENCE_SECONDS", 3.0)
-    monkeypatch.setattr(pulse, "CHECK_SECONDS", 0.5)
+    monkeypatch.setattr(server_liveness, "CHECK_SECONDS", 0.5)
     groups, outages = [], []
 
     def on_event(kind: str, data: dict) -> None:

@@ -7,7 +7,7 @@ from pathlib import Path
 from benchmax import BaseEnv, metrics
 from benchmax.trainer.rundir import read_metrics
 from benchmax.trainer.task import Task
-from benchmax.trainer.tiny import make_tiny
+from benchmax.trainer.tiny_model import make_tiny
 
 SOURCE = '''from benchmax import BaseEnv
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from benchmax.adapters.imports.addresses import class_name, id_and_settings
-from benchmax.adapters.versions import installed_version
+from benchmax.adapters.trainer_status import installed_version
 from benchmax.envs.loading import load_env_class
 from benchmax.errors import UsageError
 

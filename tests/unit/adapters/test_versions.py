@@ -6,7 +6,7 @@ import pytest
 from packaging.version import Version
 
 from benchmax.adapters.adapter import TrainerAdapter, adapters
-from benchmax.adapters.versions import installed_version, standing
+from benchmax.adapters.trainer_status import installed_version, trainer_status
 from benchmax.errors import UsageError
 from benchmax.trainer.backend import open_backend
 
@@ -18,25 +18,25 @@ def adapter(*works: str, python: str = ">=3.11") -> TrainerAdapter:
 
 
 def test_a_tested_version_works():
-    found = standing(adapter("pydantic>=2", "packaging>=24"))
+    found = trainer_status(adapter("pydantic>=2", "packaging>=24"))
     assert (found.state, found.installed) == ("ok", str(PYDANTIC))
 
 
 def test_a_version_that_was_not_tested_is_named_with_what_to_pin():
-    found = standing(adapter("pydantic>=1", f"pydantic<{PYDANTIC}"))
+    found = trainer_status(adapter("pydantic>=1", f"pydantic<{PYDANTIC}"))
     assert found.state == "failed"
     assert f"pydantic is {PYDANTIC}; tested with pydantic<{PYDANTIC}" in found.says
     assert "pip install 'some==1.0'" in found.says
 
 
 def test_a_package_beside_it_counts_too():
-    found = standing(adapter("pydantic>=2", "no-such-package-here>=1"))
+    found = trainer_status(adapter("pydantic>=2", "no-such-package-here>=1"))
     assert found.state == "failed"
     assert "no-such-package-here is not installed" in found.says
 
 
 def test_a_trainer_that_is_not_there_is_missing_not_broken():
-    found = standing(adapter("no-such-package-here>=1", python=">=3.99"))
+    found = trainer_status(adapter("no-such-package-here>=1", python=">=3.99"))
     assert (found.state, found.installed) == ("missing", None)
     assert "needs Python >=3.99" in found.says
 

@@ -101,7 +101,9 @@ def test_the_quickstart_ends_with_what_comes_next(
     monkeypatch.setattr(quickstart, "command", lambda: ".venv/bin/benchmax")
     found: dict[str, Any] = {"trained": 0.9, "base": 0.1, "examples": 19, "curve": {"train": []}}
     found |= {"delta": 0.8, "low": 0.7, "high": 0.9}
-    quickstart._tell(found, "http://h/experiments/r", "http://h/login?token=t&next=/experiments/r", Path("reward.png"))
+    quickstart._print_outcome(
+        found, "http://h/experiments/r", "http://h/login?token=t&next=/experiments/r", Path("reward.png")
+    )
     said = capsys.readouterr().err
     assert "Sign in to the console, once, with http://h/login?token=t&next=/experiments/r" in said
     assert "Stop it with: .venv/bin/benchmax down" in said

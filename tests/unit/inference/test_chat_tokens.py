@@ -15,14 +15,14 @@ from tiny_gguf import write_gguf
 
 from benchmax.envs.types import ToolDefinition
 from benchmax.errors import ContextExceeded, ModelRejected, ModelTimeout, UsageError
-from benchmax.inference.local import LocalModel
+from benchmax.inference.local_model import LocalModel
 from benchmax.inference.tokens.chat import ChatTokens, parse_reply
 from benchmax.inference.tokens.drift_audit import audit_chat_template
 from benchmax.inference.tokens.token_model import StopStrings, derive_seed
 from benchmax.inference.weights.gguf import convert
 from benchmax.models.base import Sampling
 from benchmax.prompts.tools import render_tool_call, render_tools_prompt
-from benchmax.trainer.tiny import make_tiny
+from benchmax.trainer.tiny_model import make_tiny
 
 END = 2
 TOOL = ToolDefinition("add", "Add numbers.", {"type": "object", "properties": {"a": {"type": "number"}}})

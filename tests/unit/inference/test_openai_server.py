@@ -23,7 +23,7 @@ from benchmax import limits
 from benchmax.cli.local.serve import serve, split_checkpoint
 from benchmax.envs.types import ToolDefinition
 from benchmax.errors import ModelUnavailable, UsageError
-from benchmax.inference.local import LocalModel
+from benchmax.inference.local_model import LocalModel
 from benchmax.inference.server.openai_api import IGNORED, NEUTRAL, ChatRequest, CompletionRequest
 from benchmax.inference.server.serve import Listener, check_port, start
 from benchmax.inference.server.stream import TextStream

@@ -264,7 +264,7 @@ def test_a_feed_that_breaks_goes_on_after_the_last_id(scripted, trainer, waits):
 
 
 def test_waiting_for_a_run_ends_or_times_out(scripted, trainer, monkeypatch):
-    monkeypatch.setattr("benchmax.platform.sdk.run.time.sleep", lambda _: None)
+    monkeypatch.setattr("benchmax.platform.sdk.transport.time.sleep", lambda _: None)
     run = trainer.run("r")
     scripted.script((200, {"status": "active"}), (200, {"status": "failed"}))
     assert run.wait() == "failed"

@@ -19,7 +19,7 @@ from benchmax.cli.platform import up as platform_commands
 from benchmax.errors import ConfigError, UsageError
 from benchmax.files import logs
 from benchmax.files.atomic import write_text
-from benchmax.platform.server.problems import Refused
+from benchmax.platform.server.error_responses import Refused
 from benchmax.platform.server.security.rate_limits import Limiter
 from benchmax.platform.server.services.response_cache import ResponseCache
 from benchmax.platform.server.services.run_feed import Feeds

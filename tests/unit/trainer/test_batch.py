@@ -13,13 +13,13 @@ from hypothesis import strategies as st
 from benchmax.errors import ConfigError, UsageError
 from benchmax.models.base import TokenSegment
 from benchmax.rollouts.record import Rollout
-from benchmax.trainer.config import LoraConfig, build_config
+from benchmax.trainer.config import AlgorithmConfig, LoraConfig, build_config
 from benchmax.trainer.learning.batch import Batch, sequence_of
 from benchmax.trainer.learning.learner import Aborted, Learner
-from benchmax.trainer.learning.loss import LossRule, LossStats, grpo_loss, select_logprobs
+from benchmax.trainer.learning.loss import LossStats, grpo_loss, select_logprobs
 from benchmax.trainer.learning.optim import Optimizer
 from benchmax.trainer.learning.policy import Policy
-from benchmax.trainer.tiny import make_tiny
+from benchmax.trainer.tiny_model import make_tiny
 
 torch.set_num_threads(1)  # the models are tiny
 
@@ -143,7 +143,7 @@ def loss_of(logp, old, advantage, **rule):
     one = torch.ones(1)
     return grpo_loss(
         torch.tensor([logp]), old=torch.tensor([old]), sampler=torch.tensor([math.nan]),
-        advantage=advantage * one, weight=one, rule=LossRule(**rule),
+        advantage=advantage * one, weight=one, rule=AlgorithmConfig(**rule),
     ).item()  # fmt: skip
 
 
@@ -158,17 +158,17 @@ def test_clip_is_higher_above_than_below():
 def test_importance_correction_is_truncated_and_counted():
     one, stats = torch.ones(2), LossStats()
     args = {"old": torch.zeros(2), "sampler": torch.tensor([-0.3, -5.0]), "advantage": one, "weight": one}
-    loss = grpo_loss(torch.zeros(2), **args, rule=LossRule(importance_cap=2.0), stats=stats)
+    loss = grpo_loss(torch.zeros(2), **args, rule=AlgorithmConfig(importance_cap=2.0), stats=stats)
     assert loss.item() == pytest.approx(-(math.exp(0.3) + 2.0))
     assert stats.means()["drift"] == pytest.approx(2.65)
-    assert grpo_loss(torch.zeros(2), **args, rule=LossRule(importance_cap=0)).item() == pytest.approx(-2.0)
+    assert grpo_loss(torch.zeros(2), **args, rule=AlgorithmConfig(importance_cap=0)).item() == pytest.approx(-2.0)
 
 
 def test_kl_is_zero_at_the_base_and_pulls_back():
     logp = torch.tensor([-1.0], requires_grad=True)
     args = {"old": logp.detach(), "sampler": logp.detach(), "advantage": torch.zeros(1), "weight": torch.ones(1)}
-    assert grpo_loss(logp, **args, rule=LossRule(kl=0.5), base=torch.tensor([-1.0])).item() == 0
-    grpo_loss(logp, **args, rule=LossRule(kl=0.5), base=torch.tensor([-3.0])).backward()
+    assert grpo_loss(logp, **args, rule=AlgorithmConfig(kl=0.5), base=torch.tensor([-1.0])).item() == 0
+    grpo_loss(logp, **args, rule=AlgorithmConfig(kl=0.5), base=torch.tensor([-3.0])).backward()
     assert logp.grad.item() > 0, "minimising makes a token the base finds unlikely less likely"
 
 
@@ -212,7 +212,7 @@ def test_every_option_makes_good_samples_likelier(directory, tune, tree):
     assert report["skipped_updates"] == 0
     assert report["tokens/packed"] < sum(len(sequence.ids) for sequence in batch.sequences) * 4
     assert 0 < report["entropy"] < math.log(110)
-    assert ("kl" in report) == (subject.rule.kl > 0)
+    assert ("kl" in report) == (subject.config.algorithm.kl > 0)
 
 
 def test_token_budget_does_not_change_the_gradient(directory):

@@ -7,7 +7,7 @@ import torch
 from benchmax.trainer.learning import policy as policy_module
 from benchmax.trainer.learning.batch import Batch, TokenSequence
 from benchmax.trainer.learning.policy import Policy
-from benchmax.trainer.tiny import make_tiny
+from benchmax.trainer.tiny_model import make_tiny
 
 
 def batch():

@@ -18,7 +18,7 @@ from benchmax.trainer.learning.batch import Batch, sequence_of
 from benchmax.trainer.learning.learner import Learner
 from benchmax.trainer.learning.loss import LossStats
 from benchmax.trainer.learning.policy import Policy
-from benchmax.trainer.tiny import make_tiny
+from benchmax.trainer.tiny_model import make_tiny
 
 torch.set_num_threads(1)  # the models are tiny
 

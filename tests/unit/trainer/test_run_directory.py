@@ -25,7 +25,7 @@ from benchmax.trainer.learning.policy import Policy
 from benchmax.trainer.loop import Trainer
 from benchmax.trainer.open_checkpoint import read_weights
 from benchmax.trainer.rundir import RunDir, read_config, read_metrics, read_status
-from benchmax.trainer.tiny import make_tiny
+from benchmax.trainer.tiny_model import make_tiny
 
 torch.set_num_threads(1)  # the models are tiny
 

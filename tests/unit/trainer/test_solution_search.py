@@ -19,7 +19,7 @@ from benchmax.trainer.config import build_config
 from benchmax.trainer.display.view import PlainView
 from benchmax.trainer.start import train
 from benchmax.trainer.task import Task
-from benchmax.trainer.tiny import make_tiny
+from benchmax.trainer.tiny_model import make_tiny
 from benchmax.trainer.warm_start import warm_start
 from benchmax.trainer.warm_start.hints import hinted_solutions
 from benchmax.trainer.warm_start.supervised_refresh import nothing_to_teach

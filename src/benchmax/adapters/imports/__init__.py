@@ -1,4 +1,4 @@
-"""Environments of other libraries as ours: `NAME:address` wherever an environment is named.
+"""Environments of other libraries as benchmax environments: `NAME:address` wherever an environment is named.
 
 addresses      what stands behind the colon, with settings: `ID?split=test`
 verifiers_env  `verifiers:ID`, a taskset of verifiers

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import json
 from typing import Any
 from urllib.parse import parse_qsl
 
 from packaging.requirements import Requirement
 
-from benchmax.adapters.versions import installed_version
+from benchmax.adapters.trainer_status import installed_version
+from benchmax.envs.loading import json_or_text
 from benchmax.errors import UsageError
 
 
@@ -17,14 +17,7 @@ def id_and_settings(library: str, address: str) -> tuple[str, dict[str, Any]]:
     name, _, query = address.partition("?")
     if not name:
         raise UsageError(f"{library}: names no environment. Write its id behind the colon: {library}:ID")
-    return name, {key: _value(text) for key, text in parse_qsl(query)}
-
-
-def _value(text: str) -> Any:
-    try:
-        return json.loads(text)
-    except ValueError:
-        return text
+    return name, {key: json_or_text(text) for key, text in parse_qsl(query)}
 
 
 def class_name(*parts: str) -> str:

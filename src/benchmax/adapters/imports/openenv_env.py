@@ -1,4 +1,4 @@
-"""`openenv:URL`: an environment behind OpenEnv's protocol as ours. A rollout has a session of its own.
+"""`openenv:URL`: an environment behind OpenEnv's protocol as a benchmax one. A rollout has its own session.
 
 Its tools are those that the server lists, if it is one of tools (MCP); else the one tool `step`, with the server's
 schema of an action. A row is a seed: the prompt is what the server observes after `reset(seed=…)`, and the rollout
@@ -12,14 +12,14 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from benchmax.adapters.imports.addresses import class_name, need
+from benchmax.adapters.openenv import ADAPTER
 from benchmax.envs.base_env import BaseEnv
 from benchmax.envs.types import Messages, ToolDefinition
 from benchmax.errors import EnvError, NotFoundError, ToolError, UsageError
 
-PIN = "openenv==0.10.0"
-ROWS = 32
+DEFAULT_ROWS = 32
 """Seeds that are taken when --data names no number."""
-HIDDEN = frozenset({"metadata"})
+HIDDEN_FIELDS = frozenset({"metadata"})
 """Fields of actions and observations that the model neither writes nor reads."""
 
 
@@ -42,7 +42,7 @@ class OpenEnvEnv(BaseEnv):
         self._with_tools = False
 
     @classmethod
-    def load_dataset(cls, dataset_name: str = str(ROWS), **kwargs: Any) -> tuple[Any, str | None]:
+    def load_dataset(cls, dataset_name: str = str(DEFAULT_ROWS), **kwargs: Any) -> tuple[Any, str | None]:
         """Rows for so many seeds; the server is asked for its first observation of each."""
         if not dataset_name.isdigit():
             raise NotFoundError(f"{dataset_name!r} is no number of rows. Write --data 100 for the seeds from 0 to 99.")
@@ -114,7 +114,7 @@ def _row(seed: int, observation: dict[str, Any]) -> dict[str, Any]:
 
 def _shown(observation: dict[str, Any]) -> str:
     """An observation as the model reads it: its only text, or all of its fields."""
-    seen = {name: value for name, value in observation.items() if name not in HIDDEN and value not in (None, [], {})}
+    seen = {key: each for key, each in observation.items() if key not in HIDDEN_FIELDS and each not in (None, [], {})}
     texts = [value for value in seen.values() if isinstance(value, str)]
     return texts[0] if len(seen) == len(texts) == 1 else json.dumps(seen, ensure_ascii=False, sort_keys=True)
 
@@ -130,7 +130,7 @@ def _answer(observation: dict[str, Any]) -> str:
 
 def _arguments(schema: dict[str, Any]) -> dict[str, Any]:
     """The schema of an action without what the model does not write."""
-    fields = {name: part for name, part in schema.get("properties", {}).items() if name not in HIDDEN}
+    fields = {name: part for name, part in schema.get("properties", {}).items() if name not in HIDDEN_FIELDS}
     return {**schema, "properties": fields}
 
 
@@ -140,7 +140,7 @@ def _described(schema: dict[str, Any]) -> str:
 
 def environment(address: str) -> type[BaseEnv]:
     """The class for `openenv:URL`."""
-    need(PIN)
+    need(ADAPTER.pin)
     if not address.startswith(("http://", "https://")):
         raise UsageError(f"openenv:{address} is no address. Write the server's: openenv:http://127.0.0.1:8000")
     members = {"address": address.rstrip("/"), "__module__": __name__}

@@ -1,4 +1,4 @@
-"""`skyrl_gym:ID`: a text environment of skyrl-gym as ours. Its rows are SkyRL's, given with --data.
+"""`skyrl_gym:ID`: a text environment of skyrl-gym as a benchmax one. Its rows are SkyRL's, given with --data.
 
 An environment of one turn scores the model's answer. One of several turns (`skyrl_gym:ID?multi_turn=true`) is acted in
 with the tool `act`, whose text is the action; the final answer is the last action, if the episode is not over by then.

@@ -1,4 +1,4 @@
-"""`verifiers:ID`: a taskset of verifiers as ours, scored by its own rewards, with its setup and its state.
+"""`verifiers:ID`: a taskset of verifiers as an environment, scored by its own rewards, with its setup and its state.
 
 The rollout is ours, on our models and trainers. What the taskset needs beyond a conversation and a folder on this
 machine is refused by name: tool servers, containers, and an interaction that it plays itself. Settings of the taskset
@@ -14,12 +14,13 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 from benchmax.adapters.imports.addresses import class_name, id_and_settings, need
+from benchmax.adapters.verifiers import ADAPTER
+from benchmax.adapters.verifiers.rollouts import messages_of
 from benchmax.envs.base_env import BaseEnv
 from benchmax.envs.types import Messages, RewardValue, Unscored
 from benchmax.errors import EnvDefinitionError, NotFoundError, UsageError
 
-PIN = "verifiers==0.4.0"
-ROWS = 1000
+DEFAULT_ROWS = 1000
 """Tasks that are taken of a taskset without end, unless --data says how many."""
 
 
@@ -40,7 +41,7 @@ class VerifiersEnv(BaseEnv):
         if dataset_name and not dataset_name.isdigit():
             raise NotFoundError(f"{dataset_name!r} is no number of tasks. Write --data 100 for the first hundred.")
         taskset = open_taskset(cls.taskset_id, cls.taskset_settings)
-        most = int(dataset_name) if dataset_name else None if taskset.bounded else ROWS
+        most = int(dataset_name) if dataset_name else None if taskset.bounded else DEFAULT_ROWS
         return [_row(task, cls.taskset_id) for task in islice(iter(taskset), most)], None
 
     async def init_rollout(self, rollout_id: str, **rollout_args: Any) -> None:
@@ -68,7 +69,10 @@ class VerifiersEnv(BaseEnv):
         trace.nodes[:] = _nodes(messages)
         await invoke(played.finalize, {"trace": trace, "runtime": runtime})
         await played.score(trace, runtime)
-        return {name: _value(name, reward) for name, reward in trace.rewards.items()}
+        return {  # with verifiers' weights in them, so that the total is the same
+            name: Unscored(f"verifiers did not score {name}") if reward is None else float(reward.value)
+            for name, reward in trace.rewards.items()
+        }
 
     async def release_rollout(self, rollout_id: str) -> None:
         if played := self._played.pop(rollout_id, None):
@@ -76,7 +80,7 @@ class VerifiersEnv(BaseEnv):
 
 
 def open_taskset(taskset_id: str, settings: dict[str, Any]) -> Any:
-    """The taskset; raises for one that cannot be played as an environment of ours."""
+    """The taskset; raises for one that cannot be played as a benchmax environment."""
     import verifiers.v1 as vf
 
     if str(Path.cwd()) not in sys.path:
@@ -107,17 +111,11 @@ def _unmet(taskset: Any, taskset_id: str) -> Iterator[str]:
 
 
 def _row(task: Any, taskset_id: str) -> dict[str, Any]:
-    from verifiers.v1.dialects.chat import message_to_wire
-
     data = task.data
     if data.prompt is None:
         raise EnvDefinitionError(f"verifiers:{taskset_id} has tasks without a prompt. Play it with verifiers itself.")
-    prompt = [{"role": "user", "content": data.prompt}] if isinstance(data.prompt, str) else data.prompt
-    messages = [each if isinstance(each, dict) else message_to_wire(each) for each in prompt]
-    if data.system_prompt is not None:
-        messages.insert(0, {"role": "system", "content": data.system_prompt})
     carried = data.model_dump(mode="json", exclude_none=True)
-    return {"prompt": messages, "id": task.key, "init_rollout_args": {"verifiers_task": carried}}
+    return {"prompt": messages_of(data), "id": task.key, "init_rollout_args": {"verifiers_task": carried}}
 
 
 def _trace(task: Any) -> Any:
@@ -145,14 +143,9 @@ def _nodes(messages: Messages) -> list[Any]:
     ]
 
 
-def _value(name: str, reward: Any) -> RewardValue:
-    """A reward with verifiers' weight in it, so that the total is the same."""
-    return Unscored(f"verifiers did not score {name}") if reward is None else float(reward.value)
-
-
 def environment(address: str) -> type[BaseEnv]:
     """The class for `verifiers:ADDRESS`."""
-    need(PIN)
+    need(ADAPTER.pin)
     taskset_id, settings = id_and_settings("verifiers", address)
     members = {"taskset_id": taskset_id, "taskset_settings": settings, "__module__": __name__}
     return type(class_name("verifiers", taskset_id), (VerifiersEnv,), members)

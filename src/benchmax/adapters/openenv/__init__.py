@@ -1,4 +1,4 @@
-"""Our environments behind OpenEnv's protocol, for every trainer that speaks it. Start reading at `server`.
+"""Our environments behind OpenEnv's protocol, for every trainer that uses it. Start reading at `server`.
 
 server    `make_app`: one session of OpenEnv is one rollout; `python -m benchmax.adapters.openenv ENV` serves it
 episode   a rollout as OpenEnv resets and steps it

@@ -1,4 +1,4 @@
-"""`python -m benchmax.adapters.openenv ENV`: serve an environment to every trainer that speaks OpenEnv's protocol."""
+"""`python -m benchmax.adapters.openenv ENV`: serve an environment to every trainer that uses OpenEnv's protocol."""
 
 from __future__ import annotations
 

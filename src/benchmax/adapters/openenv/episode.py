@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Literal
 
 from benchmax.adapters.env_session import EnvSession
-from benchmax.adapters.pushed_rollout import PushedRollout, left_out
+from benchmax.adapters.pushed_rollout import PushedRollout, group_reward_warning
 from benchmax.envs.types import ChatMessage, Example, ToolCall
 from benchmax.errors import ContextExceeded, ModelError, ModelUnavailable, UsageError
 from benchmax.prompts.tools import mcp2openai
@@ -96,13 +96,13 @@ class Episode:
     def _end(self, played: PushedRollout) -> dict[str, Any]:
         self.over = True
         rollout = played.finished()
-        unpaid = left_out(self._session) if rollout.reward is None and not rollout.unscored else None
+        warning = group_reward_warning(self._session) if rollout.reward is None and not rollout.unscored else None
         metadata = {
             "rollout": rollout.id,
             "termination": rollout.termination.value,
             "rewards": dict(rollout.rewards),
             "unscored": dict(rollout.unscored),
-            "error": rollout.error.message if rollout.error else unpaid,
+            "error": rollout.error.message if rollout.error else warning,
         }
         return {"messages": [], "tools": [], "done": True, "reward": rollout.reward, "metadata": metadata}
 

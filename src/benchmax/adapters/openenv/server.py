@@ -1,4 +1,4 @@
-"""An environment of ours as an OpenEnv server. OpenEnv's own code listens and keeps the sessions.
+"""A benchmax environment as an OpenEnv server. OpenEnv's own code listens and keeps the sessions.
 
 uvicorn.run(make_app(MyEnv, rows), port=8000)
 """
@@ -12,8 +12,9 @@ from typing import Any
 
 from benchmax import limits
 from benchmax.adapters.env_session import EnvSession
+from benchmax.adapters.openenv import ADAPTER
 from benchmax.adapters.openenv.episode import SPLIT, Episode, Stop, Tasks
-from benchmax.adapters.pushed_rollout import left_out
+from benchmax.adapters.pushed_rollout import group_reward_warning
 from benchmax.envs.base_env import BaseEnv
 from benchmax.envs.datasets.load import load_examples
 from benchmax.envs.loading import make_env
@@ -35,11 +36,11 @@ def make_app(
     try:
         from openenv.core.env_server.http_server import create_fastapi_app
     except ImportError as missing:
-        raise UsageError("OpenEnv's package is not installed. Run: pip install 'openenv==0.10.0'") from missing
+        raise UsageError(f"OpenEnv's package is not installed. Run: pip install '{ADAPTER.pin}'") from missing
     tasks = Tasks(list(load_examples(rows, env)))
     session = EnvSession(partial(make_env, env, dict(env_args or {})))
-    if unpaid := left_out(session):
-        logger.warning("%s", unpaid)
+    if warning := group_reward_warning(session):
+        logger.warning("%s", warning)
     action, observation = _messages()
     environment = _environment(env, session, tasks, settings, observation)
     app = create_fastapi_app(environment, action, observation, max_concurrent_envs=sessions, env_name=env.__name__)
@@ -68,45 +69,15 @@ def _messages() -> tuple[Any, Any]:
     return BenchmaxAction, BenchmaxObservation
 
 
-class Discovery:
-    """How OpenEnv's clients find out what there is to play."""
-
-    _env: type[BaseEnv]
-    _tasks: Tasks
-
-    def get_metadata(self) -> Any:
-        from openenv.core.env_server.types import EnvironmentMetadata
-
-        return EnvironmentMetadata(
-            name=self._env.__name__, description=(self._env.__doc__ or self._env.__name__).strip()
-        )
-
-    def list_splits(self) -> list[str]:
-        return [SPLIT]
-
-    def num_tasks(self, split: str) -> int:
-        return len(self._tasks.examples)
-
-    def get_task(self, split: str, index: int) -> dict[str, Any]:
-        return self._tasks.describe(index)
-
-    def list_tasks(self, split: str) -> list[dict[str, Any]]:
-        return self.get_task_range(split)
-
-    def get_task_range(self, split: str, start: int | None = None, stop: int | None = None) -> list[dict[str, Any]]:
-        return [self._tasks.describe(index) for index in range(len(self._tasks.examples))[start:stop]]
-
-
 def _environment(
     env: type[BaseEnv], session: EnvSession, tasks: Tasks, settings: RolloutSettings, observation: Any
 ) -> Any:
     """OpenEnv's environment: one object for each session."""
     from openenv.core.env_server.interfaces import Environment
-    from openenv.core.env_server.types import State
+    from openenv.core.env_server.types import EnvironmentMetadata, State
 
-    class BenchmaxEnvironment(Discovery, Environment):  # type: ignore[misc]
+    class BenchmaxEnvironment(Environment):  # type: ignore[misc]
         SUPPORTS_CONCURRENT_SESSIONS = True
-        _env, _tasks = env, tasks
 
         def __init__(self) -> None:
             super().__init__()
@@ -130,5 +101,25 @@ def _environment(
 
         def close(self) -> None:
             self._episode.close()
+
+        # What there is to play, for OpenEnv's clients
+
+        def get_metadata(self) -> Any:
+            return EnvironmentMetadata(name=env.__name__, description=(env.__doc__ or env.__name__).strip())
+
+        def list_splits(self) -> list[str]:
+            return [SPLIT]
+
+        def num_tasks(self, split: str) -> int:
+            return len(tasks.examples)
+
+        def get_task(self, split: str, index: int) -> dict[str, Any]:
+            return tasks.describe(index)
+
+        def list_tasks(self, split: str) -> list[dict[str, Any]]:
+            return self.get_task_range(split)
+
+        def get_task_range(self, split: str, start: int | None = None, stop: int | None = None) -> list[dict[str, Any]]:
+            return [tasks.describe(index) for index in range(len(tasks.examples))[start:stop]]
 
     return BenchmaxEnvironment

@@ -16,7 +16,7 @@ from typing import Any
 from benchmax.adapters.skyrl import ADAPTER
 from benchmax.adapters.skyrl.config import read_config
 from benchmax.adapters.skyrl.generator import OpenEnv, make_generator
-from benchmax.adapters.versions import standing
+from benchmax.adapters.trainer_status import trainer_status
 from benchmax.errors import BenchmaxError, UsageError
 from benchmax.rollouts.settings import RolloutSettings
 
@@ -79,7 +79,7 @@ def experiment_class(envs: Mapping[str, OpenEnv], settings: RolloutSettings = Ro
 
 
 def _check_skyrl() -> None:
-    found = standing(ADAPTER)
+    found = trainer_status(ADAPTER)
     if found.state != "ok":
         raise UsageError(f"SkyRL: {found.says}.")
 
@@ -94,4 +94,4 @@ def _check_machine() -> None:
             f"with {SMOKE}."
         )
     if missing := [name for name in ("vllm", "flash_attn") if find_spec(name) is None]:
-        raise UsageError(f"SkyRL needs {' and '.join(missing)} to train. Run: pip install 'skyrl[fsdp]==0.4.0'.")
+        raise UsageError(f"SkyRL needs {' and '.join(missing)} to train. Run: pip install '{ADAPTER.pin.split()[0]}'.")

@@ -11,16 +11,15 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Hashable, Mapping, Sequence
-from dataclasses import dataclass, replace
-from statistics import fmean
+from dataclasses import replace
 from typing import Any
 
 from benchmax import limits
-from benchmax.adapters.batches import FailedBatches, play_batch, summary
+from benchmax.adapters.batches import FailedBatches, in_places, places_of, play_batch, summary
 from benchmax.adapters.engine_model import Ask, Drawn, EngineModel
 from benchmax.adapters.env_session import EnvSession
 from benchmax.adapters.examples import carried
-from benchmax.adapters.trajectory import Trajectory, steps_of, trajectory_of
+from benchmax.adapters.trajectory import Trajectory, fill_unscored, steps_of, trajectory_of
 from benchmax.envs.base_env import BaseEnv
 from benchmax.envs.types import Example
 from benchmax.errors import ContextExceeded, UsageError
@@ -32,21 +31,6 @@ from benchmax.rollouts.settings import RolloutSettings
 OpenEnv = Callable[[], BaseEnv]
 STOP = "stop"
 """SkyRL's word for a response that ended by itself; every other reason is ours."""
-
-
-@dataclass(slots=True)
-class _Row:
-    """One row of the output: a whole rollout, or one turn of it."""
-
-    trajectory: Trajectory
-    index: int
-    """Its place in the batch that was asked for."""
-    prompt_ids: list[int]
-    response_ids: list[int]
-    mask: list[int]
-    logprobs: list[float] | None
-    token_rewards: list[float]
-    last: bool = True
 
 
 class BenchmaxGenerator:
@@ -76,29 +60,33 @@ class BenchmaxGenerator:
 
     async def generate(self, input_batch: Mapping[str, Any], disable_tqdm: bool = False) -> dict[str, Any]:
         """One trajectory for each prompt, in their order."""
-        ids = input_batch.get("trajectory_ids")
-        if self.cfg.step_wise_trajectories and ids is None:
+        stepwise = self.cfg.step_wise_trajectories
+        if stepwise and input_batch.get("trajectory_ids") is None:
             raise UsageError("Step-wise training needs trajectory_ids. Let SkyRL's trainer make the batch.")
         rollouts = await self._play(input_batch)
         self.last = rollouts
         self._failed.observe(rollouts)
         trajectories = [trajectory_of(rollout, self.chat) for rollout in rollouts]
-        self._fill_unscored(trajectories, _groups(input_batch))
-        rows = [row for index, each in enumerate(trajectories) for row in self._rows(index, each)]
-        return self._output(rows, rollouts, ids)
+        for at in places_of(_groups(input_batch) or [rollout.example_id for rollout in rollouts]).values():
+            fill_unscored([trajectories[index] for index in at])
+        if not stepwise:
+            return self._output(trajectories, rollouts) | {"trajectory_ids": None, "is_last_step": None}
+        steps = [steps_of(each) for each in trajectories]
+        return self._output([step for turns in steps for step in turns], rollouts) | {
+            "trajectory_ids": [
+                name for name, turns in zip(input_batch["trajectory_ids"], steps, strict=True) for _ in turns
+            ],
+            "is_last_step": [step.last for turns in steps for step in turns],
+        }
 
     async def _play(self, batch: Mapping[str, Any]) -> list[Rollout]:
         """The rows of each environment together, all environments at once."""
         extras = batch.get("env_extras") or [{}] * len(batch["prompts"])
         rows = [carried(extra, prompt) for extra, prompt in zip(extras, batch["prompts"], strict=True)]
-        places: dict[str, list[int]] = {}
-        for index, name in enumerate(batch["env_classes"]):
-            places.setdefault(name, []).append(index)
+        places: dict[str, list[int]] = places_of(batch["env_classes"])
         groups = _groups(batch)
         parts = await asyncio.gather(*(self._play_part(name, at, rows, groups, batch) for name, at in places.items()))
-        found = {index: rollout for part, at in zip(parts, places.values(), strict=True)
-                 for index, rollout in zip(at, part, strict=True)}  # fmt: skip
-        return [found[index] for index in range(len(rows))]
+        return in_places(places.values(), parts)
 
     async def _play_part(
         self,
@@ -140,7 +128,7 @@ class BenchmaxGenerator:
     # Sampling
 
     def _params(self, given: Mapping[str, Any] | None) -> dict[str, Any]:
-        """What the engine is told of sampling; SkyRL sends None where it means its configuration."""
+        """The engine's sampling parameters; SkyRL sends None where it means its configuration."""
         if given is not None:
             return dict(given)
         own = self.cfg.sampling_params
@@ -196,37 +184,17 @@ class BenchmaxGenerator:
 
     # Output
 
-    def _fill_unscored(self, trajectories: Sequence[Trajectory], groups: Sequence[Hashable] | None) -> None:
-        """Give unscored trajectories the mean of their siblings: the one value that leaves the baseline alone."""
-        siblings: dict[Hashable, list[Trajectory]] = {}
-        for index, each in enumerate(trajectories):
-            siblings.setdefault(each.rollout.example_id if groups is None else groups[index], []).append(each)
-        for group in siblings.values():
-            scored = [each.reward for each in group if each.scored and each.reward is not None]
-            for each in group:
-                if not each.scored:
-                    each.token_rewards[-1] = fmean(scored) if scored else 0.0
-
-    def _rows(self, index: int, each: Trajectory) -> list[_Row]:
-        if not self.cfg.step_wise_trajectories:
-            parts: Sequence[Any] = [each]
-        else:
-            parts = steps_of(each)
-        return [
-            _Row(each, index, part.prompt_ids, part.response_ids, part.mask, part.logprobs, part.token_rewards,
-                 getattr(part, "last", True))
-            for part in parts
-        ]  # fmt: skip
-
-    def _output(self, rows: Sequence[_Row], rollouts: Sequence[Rollout], ids: Any) -> dict[str, Any]:
-        stepwise = self.cfg.step_wise_trajectories
-        reasons = [_stop_reason(row.trajectory) for row in rows]
+    def _output(self, rows: Sequence[Trajectory], rollouts: Sequence[Rollout]) -> dict[str, Any]:
+        """What SkyRL takes of each row, a whole rollout or one turn of it."""
+        finished = Termination.FINISHED
+        reasons = [STOP if row.rollout.termination is finished else row.stop_reason for row in rows]
         logprobs = [row.logprobs for row in rows]
-        kept = [self._keeps(reason) for reason in reasons]
-        zeroed = [self.cfg.zero_reward_on_non_stop and reason != STOP for reason in reasons]
-        masks = [row.mask if keep else [0] * len(row.mask) for row, keep in zip(rows, kept, strict=True)]
-        rewards = [[0.0] * len(row.token_rewards) if zero else row.token_rewards
-                   for row, zero in zip(rows, zeroed, strict=True)]  # fmt: skip
+        masks, rewards = [row.mask for row in rows], [row.token_rewards for row in rows]
+        for index, reason in enumerate(reasons):
+            if reason != STOP and self.cfg.apply_overlong_filtering:
+                masks[index] = [0] * len(masks[index])
+            if reason != STOP and self.cfg.zero_reward_on_non_stop:
+                rewards[index] = [0.0] * len(rewards[index])
         return {
             "prompt_token_ids": [row.prompt_ids for row in rows],
             "response_ids": [row.response_ids for row in rows],
@@ -235,19 +203,16 @@ class BenchmaxGenerator:
             "stop_reasons": reasons,
             "rollout_metrics": self._metrics(rows, masks, rewards, rollouts),
             "rollout_logprobs": None if any(each is None for each in logprobs) else logprobs,
-            "trajectory_ids": [ids[row.index] for row in rows] if stepwise else None,
-            "trajectory_generation_times": [row.trajectory.rollout.seconds.get("total", 0.0) for row in rows],
-            "trajectory_time_splits": _time_splits([row.trajectory.rollout for row in rows]),
+            "trajectory_generation_times": [row.rollout.seconds.get("total", 0.0) for row in rows],
+            "trajectory_time_splits": _time_splits([row.rollout for row in rows]),
             "rollout_expert_indices": None,
             "rollout_sample_support": None,
-            "is_last_step": [row.last for row in rows] if stepwise else None,
-            "env_metrics": [dict(row.trajectory.rollout.rewards) for row in rows],
+            "env_metrics": [dict(row.rollout.rewards) for row in rows],
         }
 
-    def _keeps(self, reason: str) -> bool:
-        return reason == STOP or not self.cfg.apply_overlong_filtering
-
-    def _metrics(self, rows: Sequence[_Row], masks: Any, rewards: Any, rollouts: Sequence[Rollout]) -> dict[str, Any]:
+    def _metrics(
+        self, rows: Sequence[Trajectory], masks: Any, rewards: Any, rollouts: Sequence[Rollout]
+    ) -> dict[str, Any]:
         from skyrl.train.generators.utils import get_rollout_metrics
 
         found: dict[str, Any] = get_rollout_metrics(
@@ -277,10 +242,6 @@ def _drawn(answer: Mapping[str, Any]) -> Drawn:
     logprobs = answer.get("response_logprobs")
     finish = "length" if answer["stop_reasons"][0] == "length" else "stop"
     return Drawn(answer["response_ids"][0], logprobs[0] if logprobs else None, finish)  # type: ignore[arg-type]
-
-
-def _stop_reason(trajectory: Trajectory) -> str:
-    return STOP if trajectory.rollout.termination is Termination.FINISHED else trajectory.stop_reason
 
 
 def _time_splits(rollouts: Sequence[Rollout]) -> dict[str, list[float]]:

@@ -52,7 +52,7 @@ class _Smoke:
     def __init__(self, cfg: Any, envs: Mapping[str, OpenEnv], settings: RolloutSettings, folder: Path) -> None:
         from transformers import AutoModelForCausalLM, AutoTokenizer
 
-        from benchmax.trainer.tiny import make_tiny
+        from benchmax.trainer.tiny_model import make_tiny
 
         extras.require("The smoke test", "data")
         make_tiny(folder, hidden=32, layers=2, context=CONTEXT)

@@ -18,7 +18,7 @@ from typing import Any
 
 from benchmax.adapters.env_session import EnvSession
 from benchmax.adapters.examples import carried
-from benchmax.adapters.pushed_rollout import PushedRollout, left_out
+from benchmax.adapters.pushed_rollout import PushedRollout, group_reward_warning
 from benchmax.envs.base_env import BaseEnv
 from benchmax.envs.types import Messages
 from benchmax.models.text_tools import as_text
@@ -94,7 +94,7 @@ def register(
     import skyrl_gym
 
     session = EnvSession(open_env)
-    if unpaid := left_out(session):
-        logger.warning("%s", unpaid)
+    if warning := group_reward_warning(session):
+        logger.warning("%s", warning)
     skyrl_gym.register(id=env_class, entry_point=text_env_class(session, settings))
     return session

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping
+from contextlib import closing
 from pathlib import Path
 from typing import Any, cast
 
@@ -18,21 +19,17 @@ from benchmax.adapters.tinker.credentials import check_here
 from benchmax.adapters.tinker.learner import TinkerLearner
 from benchmax.adapters.tinker.remote import RemoteModel
 from benchmax.adapters.tinker.sampler import TinkerSampler
-from benchmax.errors import ConfigError, DatasetError
+from benchmax.errors import ConfigError
 from benchmax.rollouts.host import EnvHost
 from benchmax.trainer.backend import OnEvent
-from benchmax.trainer.checkpoint import find_checkpoint
 from benchmax.trainer.config import TrainConfig
 from benchmax.trainer.interrupts import handle_signals
 from benchmax.trainer.learning.learner import Learner
-from benchmax.trainer.loop import Trainer
 from benchmax.trainer.progress import Outcome
 from benchmax.trainer.run_log import log_file
 from benchmax.trainer.rundir import RunDir
-from benchmax.trainer.sampling.sampler import Draw, rollout_settings
-from benchmax.trainer.start import check_lengths, facts, new_run, prepare_resume, small_steps
+from benchmax.trainer.start import check_rows, make_trainer, new_run, prepare_resume, restore
 from benchmax.trainer.task import Task, load_task, make_paths_absolute
-from benchmax.trainer.warm_start.solutions import Solver
 
 
 class TinkerBackend:
@@ -62,12 +59,9 @@ class TinkerBackend:
     ) -> Outcome:
         """Resume a run from a checkpoint, whose weights the server still has."""
         check_here()
-        run = RunDir.open(path)
-        try:
+        with closing(RunDir.open(path)) as run:
             prepare_resume(run, checkpoint, changes)
             return await _train(run, task or load_task(run.config), on_event, checkpoint, grace)
-        finally:
-            run.close()
 
 
 def check_config(config: TrainConfig) -> None:
@@ -93,8 +87,7 @@ def check_config(config: TrainConfig) -> None:
 
 
 async def _train(run: RunDir, task: Task, on_event: OnEvent, checkpoint: str, grace: float | None) -> Outcome:
-    if not task.train:
-        raise DatasetError("There are no training rows. Give data.train a file with at least one usable row.")
+    check_rows(run, task, on_event)
     config = run.config
     torch.manual_seed(config.seed)
     with log_file(run.path / "logs" / "train.log"):
@@ -104,43 +97,15 @@ async def _train(run: RunDir, task: Task, on_event: OnEvent, checkpoint: str, gr
         ended = "errored"
         try:
             async with EnvHost(task.env) as host:
-                trainer = await _trainer(run, remote, host, task, on_event, grace)
-                _restore(trainer, checkpoint)
+                chat = await asyncio.to_thread(remote.chat)
+                sampler = TinkerSampler(host, remote, chat, config, await asyncio.to_thread(remote.context))
+                # Of a learner the loop itself asks what TinkerLearner has; the rest is for warm starts, which are off.
+                learner = cast(Learner, TinkerLearner(remote, config, chat.vocabulary))
+                trainer = await make_trainer(run, learner, sampler, task, on_event, grace, "tinker")
+                restore(trainer, checkpoint)
                 with handle_signals(trainer.interrupt, trainer.record_kill):
                     outcome = await trainer.train()
             ended = "success"
             return outcome
         finally:
             await asyncio.to_thread(remote.close, ended)
-
-
-async def _trainer(
-    run: RunDir, remote: RemoteModel, host: EnvHost, task: Task, on_event: OnEvent, grace: float | None
-) -> Trainer:
-    """The loop over a run directory, with everything of the model on the server."""
-    config = run.config
-    chat = await asyncio.to_thread(remote.chat)
-    sampler = TinkerSampler(host, remote, chat, config, await asyncio.to_thread(remote.context))
-    too_long = await check_lengths(task.train, host, sampler.model)
-    for message in (*task.notes, *small_steps(config, task.train), *([too_long] if too_long else ())):
-        on_event("note", run.log_event("note", message=message))
-    on_event("begins", facts(run, "tinker", task))
-    if config.output.save_tokens:
-        run.write_vocabulary(chat.spell([token]) for token in range(chat.vocabulary))
-    learner = TinkerLearner(remote, config, chat.vocabulary)
-    solver = Solver(host, chat, rollout_settings(config, Draw("train", 0, 1, 0.0)), task.train)
-    # Of a learner the loop itself asks what TinkerLearner has; the rest belongs to warm starts, which are off.
-    return Trainer(
-        run, cast(Learner, learner), sampler, task.train, task.held_out, on_event, solver, grace,
-        host.env.PRIMARY_REWARD_KEY,
-    )  # fmt: skip
-
-
-def _restore(trainer: Trainer, which: str) -> None:
-    """Go on from a checkpoint; a run that never got to one begins again."""
-    folder = trainer.run.path / "checkpoints"
-    if which == "latest" and not (folder / "latest").exists():
-        trainer.run.rewind(-1)
-        return
-    found = find_checkpoint(folder, which)
-    trainer.emit("resumed", step=found.step, lines_moved_aside=trainer.restore(found))

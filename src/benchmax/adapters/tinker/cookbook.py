@@ -13,16 +13,17 @@ from __future__ import annotations
 import asyncio
 import random
 import uuid
-from collections.abc import Callable, Coroutine, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cache
+from functools import cache, partial
 from importlib.util import find_spec
 from statistics import fmean
 from types import SimpleNamespace
-from typing import Any, TypeVar
+from typing import Any
 
 from benchmax import limits
-from benchmax.adapters.env_session import EnvSession
+from benchmax.adapters.env_session import EnvSession, shared_session
+from benchmax.adapters.tinker import ADAPTER
 from benchmax.adapters.tinker.token_rollout import TokenRollout, score_together
 from benchmax.envs.base_env import BaseEnv
 from benchmax.envs.types import Example
@@ -31,8 +32,7 @@ from benchmax.inference.tokens.chat import ChatTokens
 from benchmax.rollouts.record import Rollout, Termination
 from benchmax.rollouts.settings import RolloutSettings
 
-T = TypeVar("T")
-LIMITS: Mapping[str, Termination] = {
+TERMINATIONS: Mapping[str, Termination] = {
     "max_turns": Termination.MAX_TURNS,
     "max_sampled_tokens": Termination.TOKEN_BUDGET,
     "rollout_timeout": Termination.TIME_BUDGET,
@@ -106,7 +106,7 @@ def group_builder(source: Source, example: Example, group_size: int) -> Any:
 
 
 class Group:
-    """What an `EnvGroupBuilder` of ours does."""
+    """What `GroupBuilder` adds to the cookbook's `EnvGroupBuilder`."""
 
     def __init__(self, source: Source, example: Example, group_size: int) -> None:
         self.source, self.example, self.group_size = source, example, group_size
@@ -116,7 +116,9 @@ class Group:
         return group_builder, (self.source, self.example, self.group_size)
 
     async def make_envs(self) -> Sequence[Any]:
-        session, chat = await asyncio.to_thread(_opened, self.source)
+        source = self.source
+        session = await asyncio.to_thread(shared_session, source.key, partial(EnvSession, source.env))
+        chat = await asyncio.to_thread(_chat, source.model_name)
         made = [_classes().Env(self, session, chat, sample) for sample in range(self.group_size)]
         self._made += made  # called again, the cookbook replaces one that failed
         return made
@@ -126,10 +128,10 @@ class Group:
     ) -> list[tuple[float, dict[str, float]]]:
         session: EnvSession = env_group[0].session
         for env, trajectory in zip(env_group, trajectory_group, strict=True):
-            reason = LIMITS.get(trajectory.stop_reason or "", Termination.CONTEXT_EXCEEDED)
+            reason = TERMINATIONS.get(trajectory.stop_reason or "", Termination.CONTEXT_EXCEEDED)
             session.loop.call_soon_threadsafe(env.rollout.stop, reason)
         pushed = [env.rollout for env in env_group]
-        records = await _on(session, score_together(session.host, pushed, self.source.settings))
+        records = await session.outcome(score_together(session.host, pushed, self.source.settings))
         paid = [record.reward for record in records if record.reward is not None]
         mean = fmean(paid) if paid else 0.0
         return [(mean if record.reward is None else record.reward, _numbers(record)) for record in records]
@@ -137,7 +139,7 @@ class Group:
     async def cleanup(self) -> None:
         """Release what was given up."""
         for env in self._made:
-            await _on(env.session, env.rollout.close())
+            await env.session.outcome(env.rollout.close())
         self._made = []
 
     def logging_tags(self) -> list[str]:
@@ -145,7 +147,7 @@ class Group:
 
 
 class Sibling:
-    """What an `Env` of ours does: one rollout."""
+    """What `Env` adds to the cookbook's: one rollout."""
 
     def __init__(self, group: Group, session: EnvSession, chat: ChatTokens, sample: int) -> None:
         source = group.source
@@ -159,7 +161,7 @@ class Sibling:
         import tinker
         from tinker_cookbook.rl.types import InitialObservationOverflow
 
-        prompt = await _on(self.session, self.rollout.begin())
+        prompt = await self.session.outcome(self.rollout.begin())
         if prompt is None:
             return InitialObservationOverflow(0.0, metrics=self._ended(), logs=self._logs())
         return tinker.ModelInput.from_ints(prompt), self._stop
@@ -169,7 +171,7 @@ class Sibling:
         from tinker_cookbook.rl.types import StepResult
 
         cut = (extra or {}).get("stop_reason") == "length"
-        prompt = await _on(self.session, self.rollout.turn(action, "length" if cut else "stop"))
+        prompt = await self.session.outcome(self.rollout.turn(action, "length" if cut else "stop"))
         metrics, logs = ({}, {}) if prompt is not None else (self._ended(), self._logs())
         observation = tinker.ModelInput.from_ints(prompt or [])
         return StepResult(0.0, prompt is None, observation, self._stop, metrics, logs)
@@ -216,30 +218,11 @@ def _classes() -> SimpleNamespace:
     return SimpleNamespace(Env=Env, GroupBuilder=GroupBuilder, DatasetBuilder=chz.chz(DatasetBuilder))
 
 
-def _opened(source: Source) -> tuple[EnvSession, ChatTokens]:
-    return _session(source), _chat(source.model_name)
-
-
-_sessions: dict[str, EnvSession] = {}
-
-
-def _session(source: Source) -> EnvSession:
-    """The environment, opened once in each process."""
-    if source.key not in _sessions:
-        _sessions[source.key] = EnvSession(source.env)
-    return _sessions[source.key]
-
-
 @cache
 def _chat(model_name: str) -> ChatTokens:
     from tinker_cookbook.tokenizer_utils import get_tokenizer
 
     return ChatTokens.of_tokenizer(get_tokenizer(model_name))
-
-
-async def _on(session: EnvSession, work: Coroutine[Any, Any, T]) -> T:
-    """Run work on the environment's own loop; the cookbook has another."""
-    return await asyncio.wrap_future(session.start(work))
 
 
 def _numbers(record: Rollout) -> dict[str, float]:
@@ -253,5 +236,5 @@ def _check_installed() -> None:
     if find_spec("tinker_cookbook") is None:
         raise UsageError(
             "Tinker's cookbook is not installed. Run, in a virtual environment of its own: "
-            "pip install 'tinker-cookbook==0.5.8' 'tinker==0.36.0'"
+            f"pip install 'tinker-cookbook==0.5.8' '{ADAPTER.pin}'"
         )

@@ -7,9 +7,10 @@ from collections.abc import Collection
 from importlib.util import find_spec
 from pathlib import Path
 
+from benchmax.adapters.tinker import ADAPTER
 from benchmax.errors import UsageError
 
-KEY = "TINKER_API_KEY"
+KEY = ADAPTER.secrets[0]
 CREDENTIALS = Path("~/.tinker/credentials.json")
 """Where `tinker auth login` keeps a key."""
 
@@ -17,7 +18,7 @@ CREDENTIALS = Path("~/.tinker/credentials.json")
 def check_installed() -> None:
     """Raise UsageError in one line unless the package is there."""
     if find_spec("tinker") is None:
-        raise UsageError("Tinker's package is not installed. Run: pip install 'tinker==0.36.0'")
+        raise UsageError(f"Tinker's package is not installed. Run: pip install '{ADAPTER.pin}'")
 
 
 def check_here() -> None:

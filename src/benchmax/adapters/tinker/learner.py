@@ -23,9 +23,9 @@ from torch import Tensor
 from benchmax import metrics
 from benchmax.rollouts.record import Rollout
 from benchmax.trainer.config import OptimConfig, TrainConfig, preset_lr
-from benchmax.trainer.learning.batch import Batch, TokenSequence, sequence_of
+from benchmax.trainer.learning.batch import Batch, TokenSequence
 from benchmax.trainer.learning.learner import Aborted
-from benchmax.trainer.learning.loss import LossRule, LossStats, grpo_loss
+from benchmax.trainer.learning.loss import LossStats, grpo_loss
 from benchmax.trainer.learning.optim import LARGEST_SHARE, Optimizer
 
 if TYPE_CHECKING:
@@ -53,7 +53,7 @@ class TinkerPolicy:
 
 
 class TinkerOptimizer(Optimizer):
-    """The learning rate of each update; the moments are on the server."""
+    """The learning rate of each update; weights and moments are on the server."""
 
     def __init__(self, config: OptimConfig, *, lr: float, total: int) -> None:
         self.weights, self.config, self.lr, self.total = {}, config, lr, total
@@ -74,15 +74,6 @@ class TinkerOptimizer(Optimizer):
             grad_clip_norm=optim.grad_clip or 0.0,
         )
 
-    def clear(self) -> None:
-        """Nothing is kept here."""
-
-    def tensors(self) -> dict[str, Tensor]:
-        return {}
-
-    def load(self, tensors: Mapping[str, Tensor], updates: int) -> None:
-        self.updates = updates
-
 
 class TinkerLearner:
     """Turns groups into updates on the server."""
@@ -92,7 +83,7 @@ class TinkerLearner:
         algorithm = config.algorithm
         self.policy = TinkerPolicy(vocabulary, config.rollouts.temperature)
         self.updates_a_step = algorithm.updates * algorithm.minibatches
-        self.rule = LossRule(algorithm.clip_low, algorithm.clip_high, importance_cap=0.0)
+        self.rule = algorithm.model_copy(update={"kl": 0.0, "importance_cap": 0.0})
         lr = config.optim.lr or preset_lr(size_of(config.model.name), "lora")
         self.optimizer = TinkerOptimizer(config.optim, lr=lr, total=config.limits.steps * self.updates_a_step)
 
@@ -105,9 +96,7 @@ class TinkerLearner:
         shown: Sequence[TokenSequence] = (),
     ) -> dict[str, float]:
         """Update on the rollouts that were not discarded. Returns the update's metrics, {} without any rollout."""
-        numbered = ((index, rollout) for index, group in enumerate(groups) for rollout in group)
-        sequences = [sequence_of(rollout, index) for index, rollout in numbered if rollout.discarded is None]
-        batch = Batch.of([*sequences, *shown])
+        batch = Batch.of_groups(groups, shown)
         if not len(batch):
             return {}
         if abort():
@@ -123,10 +112,16 @@ class TinkerLearner:
         """One optimizer step; returns the loss before it."""
         weight = batch.weights(self.config.algorithm.normalise, self.config.rollouts.max_new_tokens)
         logp = torch.empty(len(batch))
-        plan = [part for part in (self._sampled(batch, weight), _demonstrated(batch, weight)) if part[1]]
-        found = self.remote.update([(loss, data, config) for loss, _, data, config in plan], self.optimizer.params())
-        for (_, indices, _, _), answers in zip(plan, found, strict=True):
-            for index, answer in zip(indices, answers, strict=True):
+        clip = {"clip_low_threshold": 1 - self.rule.clip_low, "clip_high_threshold": 1 + self.rule.clip_high}
+        sent: dict[str, list[int]] = {}
+        losses = []
+        for loss, shown, config in (("ppo", False, clip), ("cross_entropy", True, {})):
+            sent[loss] = [index for index, sequence in enumerate(batch.sequences) if sequence.shown == shown]
+            data = [datum(batch.sequences[index], weight[_span(batch, index)].numpy()) for index in sent[loss]]
+            losses.append((loss, data, config))
+        losses = [each for each in losses if each[1]]
+        for (loss, _, _), answers in zip(losses, self.remote.update(losses, self.optimizer.params()), strict=True):
+            for index, answer in zip(sent[loss], answers, strict=True):
                 targets = batch.sequences[index].targets
                 logp[_span(batch, index)] = torch.from_numpy(np.asarray(answer, np.float32)[targets - 1])
         self.optimizer.updates += 1
@@ -142,12 +137,6 @@ class TinkerLearner:
         if math.isfinite(loss):
             stats.add(own.tokens, own.sums | {metrics.ENTROPY: -logp.sum()})
         return loss
-
-    def _sampled(self, batch: Batch, weight: Tensor) -> tuple[str, list[int], list[Any], dict[str, float]]:
-        indices = [index for index, sequence in enumerate(batch.sequences) if not sequence.shown]
-        data = [datum(batch.sequences[index], weight[_span(batch, index)].numpy()) for index in indices]
-        clip = {"clip_low_threshold": 1 - self.rule.clip_low, "clip_high_threshold": 1 + self.rule.clip_high}
-        return "ppo", indices, data, clip
 
     def _report(self, stats: LossStats, losses: Sequence[float]) -> dict[str, float]:
         finite = [loss for loss in losses if math.isfinite(loss)]
@@ -192,12 +181,6 @@ def size_of(name: str) -> int:
     """The number of parameters that a model's name states: Qwen3-8B has 8e9."""
     found = re.search(r"(\d+(?:\.\d+)?)b(?![a-z])", name.rpartition("/")[2].lower())
     return int(float(found[1]) * 1e9) if found else USUAL_SIZE
-
-
-def _demonstrated(batch: Batch, weight: Tensor) -> tuple[str, list[int], list[Any], dict[str, float]]:
-    indices = [index for index, sequence in enumerate(batch.sequences) if sequence.shown]
-    data = [datum(batch.sequences[index], weight[_span(batch, index)].numpy()) for index in indices]
-    return "cross_entropy", indices, data, {}
 
 
 def _span(batch: Batch, index: int) -> slice:

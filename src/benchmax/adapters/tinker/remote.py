@@ -7,21 +7,20 @@ for a while. What it raises in the end arrives as an error of ours.
 from __future__ import annotations
 
 import secrets
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 from benchmax.adapters.engine_model import Ask, Drawn
 from benchmax.adapters.tinker.credentials import KEY, check_here
-from benchmax.adapters.tinker.pulse import Pulse
+from benchmax.adapters.tinker.server_liveness import Pulse
 from benchmax.errors import BenchmaxError, ModelProtocolError, ModelUnavailable, UsageError, describe_error
 from benchmax.inference.tokens.chat import ChatTokens
 
-T = TypeVar("T")
 CLOSE_SECONDS = 5.0
 MODELS_SHOWN = 20
-SEEDS = 2**31
+SEED_LIMIT = 2**31
 """Seeds that a server takes: those of 32 bits with a sign. Ours have 63."""
 
 
@@ -45,19 +44,19 @@ class RemoteModel:
             _check_offered(name, service.get_server_capabilities().supported_models)
             return cls(service, service.create_lora_training_client(base_model=name, rank=rank, seed=seed), name)
 
-        with _as_ours("cannot start to train", name):
+        with _benchmax_errors("cannot start to train", name):
             return Pulse(base_url()).wait(begin)
 
     def chat(self) -> ChatTokens:
         """The model's tokens and chat template; those of a local folder where the name is one."""
         if Path(self.name).is_dir():
             return ChatTokens(Path(self.name))
-        with _as_ours("has no tokenizer here for", self.name):
+        with _benchmax_errors("has no tokenizer here for", self.name):
             return ChatTokens.of_tokenizer(self._training.get_tokenizer())
 
     def context(self) -> int | None:
         """Most tokens of a conversation, where the server says."""
-        with _as_ours("does not answer about", self.name):
+        with _benchmax_errors("does not answer about", self.name):
             models = self._pulse.wait(self._service.get_server_capabilities).supported_models
         found = (getattr(each, "max_context_length", None) for each in models if each.model_name == self.name)
         return next(found, None)
@@ -66,7 +65,7 @@ class RemoteModel:
 
     def push(self) -> None:
         """Sample with the current weights from here on."""
-        with _as_ours("cannot sample from", self.name):
+        with _benchmax_errors("cannot sample from", self.name):
             self._sampling = self._pulse.wait(self._training.save_weights_and_get_sampling_client)
 
     async def sample(self, ask: Ask, stop_ids: Sequence[int]) -> Drawn:
@@ -76,7 +75,7 @@ class RemoteModel:
         sampling = ask.sampling
         wanted = tinker.SamplingParams(
             max_tokens=sampling.max_tokens,
-            seed=None if sampling.seed is None else sampling.seed % SEEDS,
+            seed=None if sampling.seed is None else sampling.seed % SEED_LIMIT,
             stop=list(stop_ids),
             temperature=1.0 if sampling.temperature is None else sampling.temperature,
             top_p=1.0 if sampling.top_p is None else sampling.top_p,
@@ -113,7 +112,7 @@ class RemoteModel:
             step.result()
             return outputs
 
-        with _as_ours("failed to update", self.name):
+        with _benchmax_errors("failed to update", self.name):
             outputs = self._pulse.wait(both)
         return [[output["logprobs"].to_numpy() for output in each] for each in outputs]
 
@@ -121,20 +120,21 @@ class RemoteModel:
 
     def save(self, label: str) -> str:
         """Keep weights and optimizer on the server; returns the path to them."""
-        with _as_ours("failed to save", self.name):
+        with _benchmax_errors("failed to save", self.name):
             saved = self._pulse.wait(lambda: self._training.save_state(f"{label}-{secrets.token_hex(4)}").result())
         path: str = saved.path
         return path
 
     def load(self, path: str) -> None:
         """Go on from weights and optimizer that were saved."""
-        with _as_ours(f"cannot load {path} of", self.name):
+        with _benchmax_errors(f"cannot load {path} of", self.name):
             load = self._service.create_training_client_from_state_with_optimizer
             self._training = self._pulse.wait(lambda: load(path))
 
     def close(self, status: str = "success") -> None:
         """End the session on the server, as far as it answers: "success" or "errored"."""
-        _ignoring(lambda: self._service.close(status).result(timeout=CLOSE_SECONDS))
+        with suppress(Exception):  # the run is over, whatever becomes of the session
+            self._service.close(status).result(timeout=CLOSE_SECONDS)
 
 
 def base_url() -> str:
@@ -154,7 +154,8 @@ def _check_offered(name: str, models: Sequence[Any]) -> None:
 
 
 @contextmanager
-def _as_ours(what: str, name: str) -> Iterator[None]:
+def _benchmax_errors(what: str, name: str) -> Iterator[None]:
+    """Raise what the package raises as errors of benchmax, with what to do."""
     import tinker
 
     try:
@@ -169,10 +170,3 @@ def _as_ours(what: str, name: str) -> Iterator[None]:
         raise ModelUnavailable(
             f"Tinker {what} {name}: {describe_error(error)}. Resume the run when its server answers."
         ) from error
-
-
-def _ignoring(work: Callable[[], T]) -> T | None:
-    try:
-        return work()
-    except Exception:  # the run is over, whatever becomes of the session
-        return None

@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import TYPE_CHECKING
 
 from torch import Tensor
 
-from benchmax.adapters.engine_model import Ask, Drawn, EngineModel
+from benchmax.adapters.engine_model import EngineModel
 from benchmax.envs.types import Example
 from benchmax.inference.tokens.chat import ChatTokens
 from benchmax.rollouts.groups import run_group
 from benchmax.rollouts.host import EnvHost
+from benchmax.rollouts.play import all_or_cancel
 from benchmax.rollouts.record import Rollout, Termination
 from benchmax.trainer.config import TrainConfig
 from benchmax.trainer.sampling.sampler import Draw, OnGroup, rollout_settings
@@ -29,10 +31,9 @@ class TinkerSampler:
     ) -> None:
         self.host, self.remote, self.config = host, remote, config
         self._nothing_came = False
-        self.model = EngineModel(chat, self._draw, name=remote.name, context=context)
-
-    async def _draw(self, ask: Ask) -> Drawn:
-        return await self.remote.sample(ask, self.model.chat.stop_ids)
+        self.model = EngineModel(
+            chat, partial(remote.sample, stop_ids=chat.stop_ids), name=remote.name, context=context
+        )
 
     async def sample(self, examples: Sequence[Example], draw: Draw, on_group: OnGroup) -> list[list[Rollout]]:
         """One group of siblings for each example, in the order of the examples."""
@@ -49,9 +50,7 @@ class TinkerSampler:
             on_group(group)
             return group
 
-        async with asyncio.TaskGroup() as tasks:
-            running = [tasks.create_task(one(example)) for example in examples]
-        groups = [task.result() for task in running]
+        groups = await all_or_cancel(map(one, examples))
         self._nothing_came = all(
             rollout.termination is Termination.MODEL_ERROR for group in groups for rollout in group
         )

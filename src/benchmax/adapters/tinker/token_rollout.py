@@ -1,4 +1,4 @@
-"""A rollout whose turns are sampled by somebody else, who holds the loop and sees token ids alone.
+"""A rollout whose turns an outside loop samples, which sees token ids alone.
 
 The rollout is ours, with its tools, budgets and rewards; its model waits for what comes in from outside.
 
@@ -44,7 +44,8 @@ class TokenRollout:
         self._asked: asyncio.Queue[list[int] | None] = asyncio.Queue()
         self._drawn: asyncio.Future[Drawn] | None = None
         self._cut: Termination | None = None
-        self._played, self._released = asyncio.Event(), asyncio.Event()
+        self.played, self._released = asyncio.Event(), asyncio.Event()
+        """Set when it has been played and scored by itself; when it may be released."""
         self._task: asyncio.Task[None] | None = None
 
     async def begin(self) -> list[int] | None:
@@ -64,16 +65,12 @@ class TokenRollout:
             self._cut = reason
             self._drawn.set_exception(ContextExceeded("The trainer ended this rollout. Raise its limits."))
 
-    async def played(self) -> None:
-        """Until it has been played and scored by itself."""
-        await self._played.wait()
-
     async def close(self) -> None:
         """Release it; one that is still being played is given up."""
         self._released.set()
         if self._task is None:
             return
-        if not self._played.is_set():
+        if not self.played.is_set():
             self._task.cancel()
         await asyncio.gather(self._task, return_exceptions=True)
 
@@ -98,7 +95,7 @@ class TokenRollout:
             self._end()
 
     def _end(self) -> None:
-        self._played.set()
+        self.played.set()
         self._asked.put_nowait(None)
 
 
@@ -107,7 +104,7 @@ async def score_together(host: EnvHost, rollouts: Sequence[TokenRollout], settin
     records = [rollout.record for rollout in rollouts]
     try:
         for rollout in rollouts:
-            await rollout.played()
+            await rollout.played.wait()
         if host.overrides("compute_group_reward"):
             await score_group(host, records, settings)
     finally:

@@ -32,7 +32,7 @@ from benchmax.envs.loading import make_env
 from benchmax.envs.types import ChatMessage, Example, ToolCall, ToolDefinition, ToolResult, nest_tool_calls
 from benchmax.errors import EnvLost, McpError, ToolError, UsageError, describe_error
 from benchmax.models.scripted import ScriptedModel
-from benchmax.rollouts.play import fail, new_rollout
+from benchmax.rollouts.play import all_or_cancel, fail, new_rollout
 from benchmax.rollouts.record import Rollout, Termination, ToolEvent
 from benchmax.rollouts.scoring import deep_copy, fill_missing_components, finish, score, score_group
 from benchmax.rollouts.settings import RolloutSettings
@@ -68,10 +68,12 @@ class BenchmaxEnvironments:
         from datasets import Dataset
 
         examples = self.examples if rows is None else list(load_examples(rows, self.env))
-        return Dataset.from_list([{"prompt": self._prompt(example), **carry(example)} for example in examples])
-
-    def _prompt(self, example: Example) -> list[Any]:
-        return list(with_system_prompt(example["prompt_messages"], self.env.system_prompt))
+        return Dataset.from_list(
+            [
+                {"prompt": with_system_prompt(each["prompt_messages"], self.env.system_prompt), **carry(each)}
+                for each in examples
+            ]
+        )
 
     def environment_class(self) -> type[RolloutEnvironment]:
         """A class with a method for each tool, whose docstring and types are the tool's schema."""
@@ -88,15 +90,12 @@ class BenchmaxEnvironments:
         groups: dict[str, list[RolloutEnvironment]] = {}
         for environment in environments:
             groups.setdefault(environment._rollout.example_id, []).append(environment)
-        self.session.run(self._score_all(list(groups.values())))
+        self.session.run(all_or_cancel(map(self._score_group, groups.values())))
         rollouts = [environment._rollout for environment in environments]
         if log := columns.get("log_metric"):
             for name, value in summary(rollouts).items():
                 log(name, value)
         return [rollout.reward for rollout in rollouts]
-
-    async def _score_all(self, groups: Sequence[Sequence[RolloutEnvironment]]) -> None:
-        await asyncio.gather(*map(self._score_group, groups))
 
     async def _score_group(self, group: Sequence[RolloutEnvironment]) -> None:
         host, rollouts = self.session.host, [each._rollout for each in group]
@@ -176,7 +175,7 @@ class RolloutEnvironment:
         given = {name: value for name, value in arguments.items() if value is not None}
         began, ok = perf_counter(), False
         try:
-            result = await asyncio.wrap_future(self._owner.session.start(self._run(tool, given)))
+            result = await self._owner.session.outcome(self._run(tool, given))
             ok = not result.is_error
         except Exception as error:
             if isinstance(error, EnvLost | McpError):  # its process or its server is gone

@@ -97,7 +97,7 @@ class BenchmaxRollouts:
         }
 
     def reward(self, prompts: Any, completions: Any, **columns: Any) -> list[float | None]:
-        """TRL's reward function: what the environment paid; None, which TRL leaves out, where it could not."""
+        """TRL's reward function: the environment's rewards; None, which TRL leaves out, for rollouts without one."""
         if log := columns.get("log_metric"):
             for name, value in summary(self.last).items():
                 log(name, value)

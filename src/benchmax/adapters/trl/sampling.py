@@ -7,6 +7,7 @@ our own trainer compute it, whatever top-p and top-k leave out.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 from typing import Any
 
 from benchmax.adapters.batched_engine import Generate
@@ -29,27 +30,21 @@ def sampling_of(trainer: Any) -> Sampling:
 
 def generate_with(trainer: Any, chat: ChatTokens) -> Generate:
     """The trainer's own generation, for a batch of turns."""
+    if trainer.accelerator.num_processes > 1:
+        _refuse_shared_engine(trainer)
+    return partial(_by_vllm if trainer.use_vllm else _by_model, trainer, chat)
+
+
+def _refuse_shared_engine(trainer: Any) -> None:
+    """Refuse what all processes must ask equally often, which rollouts of different lengths do not."""
     if trainer.use_vllm:
-        _refuse_shared_vllm(trainer)
-        return lambda asks: _by_vllm(trainer, chat, asks)
-    _refuse_sharded(trainer)
-    return lambda asks: _by_model(trainer, chat, asks)
-
-
-def _refuse_shared_vllm(trainer: Any) -> None:
-    """Ranks that share a vLLM must ask it equally often, which rollouts of different lengths do not."""
-    vllm = trainer.vllm_generation
-    shared = vllm.mode == "server" or getattr(vllm, "tensor_parallel_size", 1) > 1
-    if trainer.accelerator.num_processes > 1 and shared:
-        raise UsageError(
-            "With several training processes, rollouts need a vLLM for each: set vllm_mode='colocate' and "
-            "vllm_tensor_parallel_size=1, or give BenchmaxRollouts a `sample` function that asks your server."
-        )
-
-
-def _refuse_sharded(trainer: Any) -> None:
-    sharded = trainer.is_deepspeed_enabled or trainer.is_fsdp_enabled
-    if trainer.accelerator.num_processes > 1 and sharded:
+        vllm = trainer.vllm_generation
+        if vllm.mode == "server" or getattr(vllm, "tensor_parallel_size", 1) > 1:
+            raise UsageError(
+                "With several training processes, rollouts need a vLLM for each: set vllm_mode='colocate' and "
+                "vllm_tensor_parallel_size=1, or give BenchmaxRollouts a `sample` function that asks your server."
+            )
+    elif trainer.is_deepspeed_enabled or trainer.is_fsdp_enabled:
         raise UsageError(
             "A model sharded over several processes cannot generate for one of them alone: set use_vllm=True with "
             "vllm_mode='colocate', or give BenchmaxRollouts a `sample` function that asks your server."

@@ -16,10 +16,10 @@ from typing import Any, Literal
 
 import verifiers.v1 as vf
 from pydantic import Field
-from verifiers.v1.dialects.chat import message_to_wire, parse_message
+from verifiers.v1.dialects.chat import parse_message
 
-from benchmax.adapters.env_session import EnvSession
-from benchmax.adapters.verifiers.rollouts import Assignment, Siblings, play_one, session_of, siblings
+from benchmax.adapters.env_session import EnvSession, named_session
+from benchmax.adapters.verifiers.rollouts import Assignment, Siblings, messages_of, play_one, siblings
 from benchmax.envs.datasets.load import load_examples
 from benchmax.envs.loading import find_rows, load_env_class
 from benchmax.envs.types import Example
@@ -50,7 +50,7 @@ class BenchmaxTask(vf.Task[BenchmaxData, vf.State, vf.TaskConfig]):  # type: ign
         return str(self.data.id)
 
     async def finalize(self, trace: Any, runtime: Any) -> None:
-        """A rollout that was cut before it was scored is no rollout worth 0."""
+        """Raise for a rollout that was cut before it was scored: its reward is not 0."""
         if "benchmax" not in trace.info:
             raise RolloutError("The rollout was stopped before it could be scored. Raise --env.agent.timeout.rollout.")
 
@@ -116,10 +116,11 @@ class BenchmaxHarness(vf.Harness[BenchmaxHarnessConfig]):  # type: ignore[misc]
         data: Any,
     ) -> Any:
         """Returns when the rollout is over; raises when it has no reward, which verifiers records and goes on."""
-        session = await asyncio.to_thread(session_of, data.env, data.env_args)
+        session = await asyncio.to_thread(named_session, data.env, data.env_args)
         model = HttpModel(ctx.model, endpoint, secret, tool_format=self.config.tool_format, token_ids=False)
         settings = self._settings(trace)
-        work = Assignment(trace.id, _example(data), model, settings, lambda: trace.stop_condition)
+        example: Any = {**data.example, "prompt_messages": messages_of(data)}  # the prompt as verifiers has it now
+        work = Assignment(trace.id, example, model, settings, lambda: trace.stop_condition)
         rollout = await play_one(session, work)
         if not rollout.ok and not _waits_for_group(session, rollout):
             raise failed(trace, rollout)
@@ -135,16 +136,6 @@ class BenchmaxHarness(vf.Harness[BenchmaxHarnessConfig]):  # type: ignore[misc]
         if seconds := agent.timeout.rollout or task.agent:
             settings = replace(settings, max_seconds=min(settings.max_seconds, TIME_SHARE * seconds))
         return settings
-
-
-def _example(data: Any) -> Example:
-    """The example, with the prompt as verifiers has it now."""
-    prompt = [{"role": "user", "content": data.prompt}] if isinstance(data.prompt, str) else data.prompt
-    messages = [message if isinstance(message, dict) else message_to_wire(message) for message in prompt or ()]
-    if data.system_prompt is not None:
-        messages.insert(0, {"role": "system", "content": data.system_prompt})
-    example: Example = {**data.example, "prompt_messages": messages}  # type: ignore[typeddict-item]
-    return example
 
 
 def _waits_for_group(session: EnvSession, rollout: Rollout) -> bool:
@@ -170,12 +161,6 @@ def failed(trace: Any, rollout: Rollout) -> RolloutError:
     return RolloutError(f"{rollout.termination.value}: {why}")
 
 
-def name_failure(trace: Any) -> None:
-    """A trace that failed stops with our termination reason, where there is one."""
-    if not trace.ok and (ours := trace.info.get("benchmax")):
-        trace.stop(ours["termination"], override=True)
-
-
 class BenchmaxEnvConfig(vf.EnvConfig):  # type: ignore[misc]
     agent: vf.AgentConfig = vf.AgentConfig(runtime=vf.SubprocessConfig())
     """The one seat; nothing of the rollout runs in its runtime, so it is this machine."""
@@ -194,10 +179,11 @@ class BenchmaxEnv(vf.Env[BenchmaxEnvConfig]):  # type: ignore[misc]
             if group.played:
                 await self._score(task, group, traces)
         for trace in traces:
-            name_failure(trace)
+            if not trace.ok and (ours := trace.info.get("benchmax")):
+                trace.stop(ours["termination"], override=True)  # with our reason, where there is one
 
     async def _score(self, task: BenchmaxTask, group: Siblings, traces: list[Any]) -> None:
-        session = session_of(task.data.env, task.data.env_args)
+        session = named_session(task.data.env, task.data.env_args)
         await group.score(session, RolloutSettings(), [trace.id for trace in traces])
         for trace in traces:
             rollout = group.played.get(trace.id)

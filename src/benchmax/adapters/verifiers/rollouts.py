@@ -7,18 +7,15 @@ together stay open after their last turn, until all of them have been played: ve
 from __future__ import annotations
 
 import asyncio
-import json
-import threading
-from collections.abc import Callable, Coroutine, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from concurrent.futures import Future
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Any, TypeVar
+from typing import Any
 
 from benchmax.adapters.env_session import EnvSession
-from benchmax.envs.loading import load_env_class, make_env
 from benchmax.envs.types import Example
 from benchmax.errors import UsageError
 from benchmax.models.http import HttpModel
@@ -28,19 +25,16 @@ from benchmax.rollouts.record import Rollout, Termination
 from benchmax.rollouts.scoring import fill_missing_components, finish, score, score_group
 from benchmax.rollouts.settings import RolloutSettings
 
-T = TypeVar("T")
 
-_sessions: dict[str, EnvSession] = {}
-_opening = threading.Lock()
+def messages_of(data: Any) -> list[dict[str, Any]]:
+    """The prompt of verifiers' task data, its system prompt first."""
+    from verifiers.v1.dialects.chat import message_to_wire
 
-
-def session_of(env: str, env_args: Mapping[str, Any]) -> EnvSession:
-    """The environment, opened once in this process and closed at its end."""
-    key = json.dumps([env, dict(env_args)], sort_keys=True)
-    with _opening:
-        if key not in _sessions:
-            _sessions[key] = EnvSession(partial(make_env, load_env_class(env), dict(env_args)))
-        return _sessions[key]
+    prompt = [{"role": "user", "content": data.prompt}] if isinstance(data.prompt, str) else data.prompt
+    messages = [message if isinstance(message, dict) else message_to_wire(message) for message in prompt or ()]
+    if data.system_prompt is not None:
+        messages.insert(0, {"role": "system", "content": data.system_prompt})
+    return messages
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,7 +78,7 @@ class Siblings:
     async def score(self, session: EnvSession, settings: RolloutSettings, ids: list[str]) -> list[Rollout]:
         """Score those of these traces against one another, and release all."""
         members = [self.played[each] for each in ids if each in self.played]
-        await _on(session, self._score(session.host, settings, members))
+        await session.outcome(self._score(session.host, settings, members))
         return members
 
     async def _score(self, host: EnvHost, settings: RolloutSettings, members: list[Rollout]) -> None:
@@ -102,7 +96,7 @@ class Siblings:
 
 
 SIBLINGS: ContextVar[Siblings | None] = ContextVar("benchmax_siblings", default=None)
-"""Those of the episode that is being played, if somebody will score them together."""
+"""Those of the episode that is being played, if they are scored together."""
 
 
 @contextmanager
@@ -120,7 +114,7 @@ def siblings() -> Iterator[Siblings]:
 async def play_one(session: EnvSession, work: Assignment) -> Rollout:
     """Play and score one rollout; with `compute_group_reward` its total comes when its siblings are scored."""
     if not session.host.overrides("compute_group_reward"):
-        return await _on(session, _play(session.host, work, None))
+        return await session.outcome(_play(session.host, work, None))
     group = SIBLINGS.get()
     if group is None:
         raise UsageError(
@@ -128,11 +122,6 @@ async def play_one(session: EnvSession, work: Assignment) -> Rollout:
             "itself. Leave --env.id out, and say with --env.siblings N how many belong together."
         )
     return await group.play(session, work)
-
-
-async def _on(session: EnvSession, work: Coroutine[Any, Any, T]) -> T:
-    """The result of `work`, which runs on the session's loop and is cancelled with its caller."""
-    return await asyncio.wrap_future(session.start(work))
 
 
 async def _play(host: EnvHost, work: Assignment, wait: Callable[[Rollout], Any] | None) -> Rollout:
@@ -161,7 +150,7 @@ def _end_as_refused(rollout: Rollout, reason: str | None) -> None:
 
 
 def _pass_on(over: Future[Rollout], running: Future[Rollout]) -> None:
-    """Should a rollout end before it was handed over, whoever waits for it learns why."""
+    """Pass the reason on to those who wait for a rollout that ended before it was handed over."""
     if over.done():
         return
     if running.cancelled():

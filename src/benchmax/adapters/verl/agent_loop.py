@@ -12,20 +12,17 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
-import threading
 from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
-from statistics import fmean
-from typing import Any, cast
+from typing import Any
 
 from benchmax.adapters.batches import failures, play_batch
 from benchmax.adapters.engine_model import Ask, Drawn, EngineModel
-from benchmax.adapters.env_session import EnvSession
+from benchmax.adapters.env_session import named_session
 from benchmax.adapters.examples import COLUMN, carried
-from benchmax.adapters.trajectory import Trajectory, trajectory_of
-from benchmax.envs.loading import load_env_class, make_env
-from benchmax.envs.types import ChatMessage, Example
+from benchmax.adapters.trajectory import Trajectory, fill_unscored, trajectory_of
+from benchmax.envs.types import Example
 from benchmax.errors import ContextExceeded
 from benchmax.inference.tokens.chat import ChatTokens
 from benchmax.models.base import Sampling
@@ -33,9 +30,7 @@ from benchmax.rollouts.settings import RolloutSettings
 
 logger = logging.getLogger(__name__)
 
-_sessions: dict[str, EnvSession] = {}
 _chats: dict[int, tuple[Any, ChatTokens]] = {}
-_opening = threading.Lock()
 
 
 class BenchmaxAgentLoop:
@@ -64,7 +59,7 @@ class BenchmaxAgentLoop:
 
     async def run(self, sampling_params: dict[str, Any], **row: Any) -> Any:
         """The rollout of a row, in verl's types."""
-        example = carried({COLUMN: row[COLUMN]} if COLUMN in row else {}, _messages(row["raw_prompt"]))
+        example = carried({COLUMN: row[COLUMN]} if COLUMN in row else {}, [dict(each) for each in row["raw_prompt"]])
         key = (str(row.get("uid", example["id"])), self.env, json.dumps(sampling_params, sort_keys=True, default=str))
         trajectory = await self._gathered(key, example, sampling_params)
         return self._output(trajectory, bool(sampling_params.get("logprobs")))
@@ -91,7 +86,7 @@ class BenchmaxAgentLoop:
         return played[0]
 
     async def _play(self, rows: Sequence[Example], params: Mapping[str, Any]) -> list[Trajectory]:
-        session = await asyncio.to_thread(_session_of, self.env, self.env_args)
+        session = await asyncio.to_thread(named_session, self.env, self.env_args)
         sampling = Sampling(temperature=float(params.get("temperature", 1.0)), max_tokens=None, logprobs=True)
         settings = replace(self.settings, sampling=sampling)
         sample = partial(self._sample, params, set())
@@ -100,7 +95,7 @@ class BenchmaxAgentLoop:
         if says := failures(rollouts):
             logger.warning("%s", says)
         trajectories = [trajectory_of(rollout, self.chat) for rollout in rollouts]
-        _fill_unscored(trajectories)
+        fill_unscored(trajectories)
         return trajectories
 
     async def _sample(self, params: Mapping[str, Any], begun: set[str], ask: Ask) -> Drawn:
@@ -147,30 +142,8 @@ class BenchmaxAgentLoop:
         )
 
 
-def _fill_unscored(group: Sequence[Trajectory]) -> None:
-    """Give unscored trajectories the mean of their siblings: the one value that leaves the baseline alone."""
-    scored = [each.reward for each in group if each.scored and each.reward is not None]
-    for each in group:
-        if not each.scored:
-            each.token_rewards[-1] = fmean(scored) if scored else 0.0
-
-
-def _messages(prompt: Any) -> list[ChatMessage]:
-    return [cast(ChatMessage, dict(message)) for message in prompt]
-
-
-def _session_of(env: str, env_args: Mapping[str, Any]) -> EnvSession:
-    """The environment, opened once in this process and closed at its end."""
-    key = json.dumps([env, dict(env_args)], sort_keys=True, default=str)
-    with _opening:
-        if key not in _sessions:
-            _sessions[key] = EnvSession(partial(make_env, load_env_class(env), dict(env_args)))
-        return _sessions[key]
-
-
 def _chat_of(tokenizer: Any) -> ChatTokens:
     """The tokenizer's chat template, read once."""
-    with _opening:
-        if id(tokenizer) not in _chats:
-            _chats[id(tokenizer)] = tokenizer, ChatTokens.of_tokenizer(tokenizer)
-        return _chats[id(tokenizer)][1]
+    if id(tokenizer) not in _chats:
+        _chats[id(tokenizer)] = tokenizer, ChatTokens.of_tokenizer(tokenizer)
+    return _chats[id(tokenizer)][1]

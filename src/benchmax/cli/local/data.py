@@ -10,12 +10,24 @@ from typing import Annotated, Any, NamedTuple
 
 import typer
 
-from benchmax.cli.output import FAILED, Json, new_table, print_json, print_table, safe, shorten, stderr, visible
+from benchmax.cli.output import (
+    FAILED,
+    Json,
+    new_table,
+    print_json,
+    print_result,
+    print_table,
+    safe,
+    shorten,
+    stderr,
+    visible,
+)
 from benchmax.cli.platform.connection import refusals
 from benchmax.envs.datasets.load import DatasetReport
 from benchmax.envs.datasets.readers import file_format, read_rows
 from benchmax.envs.datasets.rows import Row, RowIssue, check_columns, check_shape
 from benchmax.errors import DatasetError, NotFoundError, UsageError
+from benchmax.platform.sdk.storage_client import StorageClient
 
 app = typer.Typer(help="Look at datasets and upload them.", no_args_is_help=True)
 
@@ -33,19 +45,14 @@ def upload(
     json: Json = False,
 ) -> None:
     """Upload a file to the platform, once all its rows can be read."""
-    from benchmax.platform.sdk.storage_client import StorageClient
-
     _must_exist(file)
     if not force and file_format(file) is not None:
         _warn_of_unusable(_unusable_in(file), file, "rows")
     with refusals(), StorageClient() as storage:
         answer = storage.upload_local_file(path or f"datasets/cli/{file.name}", file)
     found = {"blobPath": answer["blobPath"], "replaced": answer["willOverwrite"], "bytes": file.stat().st_size}
-    if json:
-        print_json(found)
-        return
-    stderr.print("Replaced what was there." if found["replaced"] else "Uploaded.")
-    typer.echo(visible(found["blobPath"]))
+    note = "Replaced what was there." if found["replaced"] else "Uploaded."
+    print_result(found, json, found["blobPath"], note)
 
 
 @app.command()

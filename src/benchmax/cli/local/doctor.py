@@ -19,6 +19,9 @@ from benchmax import extras
 from benchmax.cli.output import FAILED, Json, print_json, safe, stderr
 from benchmax.cli.platform.connection import AccountClient
 from benchmax.errors import BenchmaxError
+from benchmax.inference.weights.store import list_models
+from benchmax.platform.sdk.credentials import local_url, named_url
+from benchmax.sandbox import capabilities
 
 PYTHONS = ((3, 11), (3, 14))
 EXTRAS = ("data", "train", "platform", "mcp", "envs")
@@ -53,9 +56,9 @@ def doctor(
 
 
 def _trainers() -> Iterator[Check]:
-    from benchmax.adapters.versions import standings
+    from benchmax.adapters.trainer_status import trainer_statuses
 
-    for each in standings():
+    for each in trainer_statuses():
         yield Check(each.name, each.state, each.says)
 
 
@@ -74,8 +77,6 @@ def _extras() -> Iterator[Check]:
 
 
 def _model() -> Check:
-    from benchmax.inference.weights.store import list_models
-
     names = [model.card.name for model in list_models()]
     if names:
         return Check("models", "ok", ", ".join(names))
@@ -84,8 +85,6 @@ def _model() -> Check:
 
 def _sandbox() -> Iterator[Check]:
     """What of the sandbox holds on this machine, and for each guard that does not, what to do."""
-    from benchmax.sandbox import capabilities
-
     try:
         found = asyncio.run(capabilities())
     except BenchmaxError as error:
@@ -98,8 +97,6 @@ def _sandbox() -> Iterator[Check]:
 
 def _platform() -> Check:
     """Whether a launch would be let in; the platform of this machine is not started for it."""
-    from benchmax.platform.sdk.credentials import local_url, named_url
-
     try:
         address = named_url() or local_url()
         if address is None:

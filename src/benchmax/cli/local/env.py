@@ -10,7 +10,7 @@ from contextlib import redirect_stdout
 from functools import partial
 from itertools import islice
 from json import dumps, loads
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 
@@ -26,9 +26,10 @@ from benchmax.envs.types import Example, ToolDefinition
 from benchmax.errors import UsageError
 from benchmax.models.base import ModelClient
 from benchmax.models.registry import gold_model
-
-if TYPE_CHECKING:
-    from benchmax.rollouts.record import Rollout
+from benchmax.rollouts.demonstrations import play_demonstration
+from benchmax.rollouts.groups import run_batch
+from benchmax.rollouts.host import EnvHost
+from benchmax.rollouts.record import Rollout
 
 ROW_CHARS = 400
 """Of the row that `env show` prints."""
@@ -94,7 +95,8 @@ def _lines(name: str, facts: dict[str, Any], known: Listing) -> Iterator[str]:
     yield f"{name}  {facts['class']}"
     yield facts["about"]
     yield f"tools: {'' if facts['tools'] else 'none'}".rstrip()
-    yield from (f"  {_signature(tool, facts['parameters'][tool])}" for tool in facts["tools"])
+    for tool, parameters in facts["parameters"].items():
+        yield f"  {tool}({', '.join(f'{name}: {kind}' if kind else name for name, kind in parameters.items())})"
     if known.more_tools:
         yield f"tools by --env-arg: {', '.join(f'{count} with {given}' for given, count in known.more_tools.items())}"
     for part, tools in facts.get("parts", {}).items():
@@ -104,10 +106,6 @@ def _lines(name: str, facts: dict[str, Any], known: Listing) -> Iterator[str]:
     yield f"rows: {_rows(facts)}"
     if facts["row"] is not None:
         yield f"  {shorten(dumps(facts['row'], ensure_ascii=False), ROW_CHARS)}"
-
-
-def _signature(tool: str, parameters: dict[str, str]) -> str:
-    return f"{tool}({', '.join(f'{name}: {kind}' if kind else name for name, kind in parameters.items())})"
 
 
 def _parameters(tool: ToolDefinition) -> dict[str, str]:
@@ -189,9 +187,6 @@ def run(
 
 
 async def _answered(make: Callable[[], BaseEnv], model: ModelClient, examples: list[Example]) -> list[Rollout]:
-    from benchmax.rollouts.groups import run_batch
-    from benchmax.rollouts.host import EnvHost
-
     async with model, EnvHost(make) as host:
         return await run_batch(host, examples, model)
 
@@ -200,10 +195,6 @@ async def _demonstrated(
     make: Callable[[], BaseEnv], env_class: type[BaseEnv], examples: list[Example]
 ) -> list[Rollout]:
     """Each example solved by `demonstrate`; by its gold answer where there is no demonstration."""
-    from benchmax.rollouts.demonstrations import play_demonstration
-    from benchmax.rollouts.groups import run_batch
-    from benchmax.rollouts.host import EnvHost
-
     async with EnvHost(make) as host:
         shown = [await play_demonstration(host, example) for example in examples]
         silent = [example for example, played in zip(examples, shown, strict=True) if played is None]

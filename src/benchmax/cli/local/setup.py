@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Iterator
-from enum import StrEnum
 from importlib.resources import files
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Literal
 
 import typer
 
@@ -15,23 +14,18 @@ from benchmax.cli.output import Json, print_json, safe, stderr
 from benchmax.cli.project import HELD_OUT, TRAIN
 from benchmax.errors import UsageError
 
-
-class Agent(StrEnum):
-    claude = "claude"
-    codex = "codex"
-    both = "both"
-
-
+Agent = Literal["claude", "codex", "both"]
 TEMPLATES = ("generic",)
 SKILLS = ("design-environment", "generate-data", "verify-environment", "launch-run", "view-progress")
-_HOMES = {Agent.claude: (".claude",), Agent.codex: (".agents",), Agent.both: (".claude", ".agents")}
+_HOMES: dict[Agent, tuple[str, ...]] = {"claude": (".claude",), "codex": (".agents",), "both": (".claude", ".agents")}
+"""Where each coding agent looks for its skills."""
 
 
 def setup(
     directory: Annotated[
         Path, typer.Option("--dir", help="The project's folder; created if it does not exist.")
     ] = Path(),
-    agent: Annotated[Agent, typer.Option(help="Which coding agent gets the skills.")] = Agent.both,
+    agent: Annotated[Agent, typer.Option(help="Which coding agent gets the skills.")] = "both",
     template: Annotated[str, typer.Option(help=f"What main.py begins as: {', '.join(TEMPLATES)}.")] = TEMPLATES[0],
     no_template: Annotated[
         bool, typer.Option("--no-template", help="Only instructions for agents; no main.py.")
@@ -46,7 +40,8 @@ def setup(
     """Create a project: an environment that runs at once, rows, and instructions for coding agents."""
     if template not in TEMPLATES:
         raise UsageError(f"There is no template {template!r}. Use one of these: {', '.join(TEMPLATES)}.")
-    planned = dict(_agent_files(agent)) | ({} if no_template else _template_files())
+    project = {"main.py": "main.py.txt", TRAIN: TRAIN, HELD_OUT: HELD_OUT}
+    planned = dict(_agent_files(agent)) | {name: _text(source) for name, source in project.items() if not no_template}
     main = directory / "main.py"
     if main.exists() and not force and not no_template:
         raise UsageError(f"{main} already exists. Use --no-template to keep it, or --force to overwrite it.")
@@ -81,15 +76,11 @@ def help_(context: typer.Context) -> None:
 def _agent_files(agent: Agent) -> Iterator[tuple[str, str]]:
     yield "GETTING_STARTED.md", _text("GETTING_STARTED.md")
     yield "AGENTS.md", _text("AGENTS.md")
-    if agent is not Agent.codex:
+    if agent != "codex":
         yield "CLAUDE.md", "Read AGENTS.md.\n"
     for home in _HOMES[agent]:
         for skill in SKILLS:
             yield f"{home}/skills/{skill}/SKILL.md", _text("skills", f"{skill}.md")
-
-
-def _template_files() -> dict[str, str]:
-    return {"main.py": _text("main.py.txt"), TRAIN: _text(TRAIN), HELD_OUT: _text(HELD_OUT)}
 
 
 def _write(directory: Path, planned: dict[str, str], force: bool) -> tuple[list[str], list[str]]:

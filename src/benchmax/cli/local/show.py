@@ -26,7 +26,7 @@ SHOWN = 5
 def show(
     run: Annotated[Path, typer.Argument(help="The folder of an evaluation or a training run, or a file of rollouts.")],
     worst: Annotated[
-        int | None, typer.Option(min=0, help="So many, lowest reward first; 0 for all. 5 unless others are chosen.")
+        int | None, typer.Option(min=0, help="How many, lowest reward first; 0 for all. 5 unless others are chosen.")
     ] = None,
     example: Annotated[str | None, typer.Option(help="Only this example: its id, or how it begins.")] = None,
     errors: Annotated[bool, typer.Option("--errors", help="Only those that failed or could not be scored.")] = False,

@@ -13,7 +13,8 @@ from rich.table import Table
 from benchmax.cli.output import INTERRUPTED, safe, shorten, stderr
 from benchmax.cli.project import EnvArgs, Lenient, Sandbox
 from benchmax.envs.loading import parse_env_args
-from benchmax.errors import UsageError
+from benchmax.errors import ConfigError, UsageError
+from benchmax.files.jsonl import read_jsonl
 from benchmax.trainer.display.pipes import ignoring_broken_pipes
 from benchmax.trainer.open_checkpoint import split_checkpoint
 
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
 
 CONTEXT = {"allow_extra_args": True, "ignore_unknown_options": True}
 """How `train` is mounted: settings come as dotted flags that typer does not know."""
-ENDED_BY = {
+SETTING_OF_REASON = {
     "steps": ("limits", "steps"),
     "time": ("limits", "seconds"),
     "patience": ("eval", "patience"),
@@ -34,7 +35,7 @@ ENDED_BY = {
 """The setting behind each reason for which a run ends."""
 
 
-NOT_BEGUN = {
+ENDED_BEFORE_STEP_1 = {
     "target": "The held-out reward had reached eval.target",
     "time": "limits.seconds was over",
     "patience": "eval.patience was over",
@@ -68,7 +69,8 @@ def train(
     from benchmax.trainer import config as tree
 
     if settings:
-        _list_settings()
+        for name, kind, default, doc in tree.fields():
+            typer.echo(f"--{name} {kind} = {default}\n    {doc}")
         return
     env, flags = _env_and_flags([*([env] if env else []), *context.args])
     given = {
@@ -131,7 +133,6 @@ def export(
     dtype: Annotated[str, typer.Option(help="float32, bfloat16 or float16.")] = "float32",
 ) -> None:
     """Write a trained checkpoint as a model directory that plain transformers loads."""
-    from benchmax.errors import ConfigError
     from benchmax.trainer.checkpoint import choose_checkpoint
     from benchmax.trainer.export import export_adapter, export_merged
 
@@ -144,13 +145,9 @@ def export(
         export_adapter(Path(folder), out, which=chosen.name)
     else:
         export_merged(Path(folder), out, which=chosen.name, dtype=dtype)
-    which = f" ({_which(chosen.parent)})" if checkpoint == "best" else ""
+    best = (chosen.parent / "best").exists()
+    which = f" ({'the best' if best else 'the latest; none is known as the best'})" if checkpoint == "best" else ""
     stderr.print(f"Wrote {safe(out)} from checkpoint {chosen.name}{which}.")
-
-
-def _which(checkpoints: Path) -> str:
-    """What an export that asks for the best gets."""
-    return "the best" if (checkpoints / "best").exists() else "the latest; none is known as the best"
 
 
 def plot(
@@ -173,7 +170,7 @@ def _finished(run: Path, changes: dict[str, Any]) -> bool:
     if status.get("state") != "complete":
         return False
     done, reason = status["step"], status.get("reason", "steps")
-    section, name = ENDED_BY[reason]
+    section, name = SETTING_OF_REASON[reason]
     limit = getattr(getattr(read_config(run), section), name)
     reached = {"steps": done, "time": _seconds(run)}.get(reason, limit)
     if name in changes.get(section, {}) and not _within(changes[section][name], reached):
@@ -188,8 +185,6 @@ def _finished(run: Path, changes: dict[str, Any]) -> bool:
 
 def _seconds(run: Path) -> float:
     """How long the run has trained: a little longer than its limit, for the last step was not cut off."""
-    from benchmax.files.jsonl import read_jsonl
-
     ends = [
         line["seconds"] for line in read_jsonl(run / "events.jsonl") if line["kind"] == "ended" and "seconds" in line
     ]
@@ -230,7 +225,7 @@ def _run(target: Any, changes: dict[str, Any] | None = None, checkpoint: str = "
         raise typer.Exit(INTERRUPTED)
     _show_what_was_learned(outcome)
     if not outcome.step:
-        why = NOT_BEGUN[outcome.reason]
+        why = ENDED_BEFORE_STEP_1[outcome.reason]
         stderr.print(f"[yellow]{why} before the first step, so nothing was trained.[/]")
     elif outcome.message:
         stderr.print(f"[yellow]{safe(outcome.message)}[/]")
@@ -256,21 +251,14 @@ def _show_what_was_learned(outcome: Outcome) -> None:
         for column in ("question", "before", "after"):
             table.add_column(column, overflow="fold", ratio=1)
         for pair in found.pairs:
-            table.add_row(safe(shorten(pair.question, 160)), _said(pair.before), _said(pair.after))
+            table.add_row(safe(shorten(pair.question, 160)), _answer(pair.before), _answer(pair.after))
         stderr.print(table, soft_wrap=False)
 
 
-def _said(answer: Answer) -> str:
+def _answer(answer: Answer) -> str:
     reward = "unscored" if answer.reward is None else f"{answer.reward:.2f}"
     return f"{safe(shorten(answer.text, 160))}\n[dim]{reward}{', cut off' if answer.cut_off else ''}[/]"
 
 
 def _given(**values: Any) -> dict[str, Any]:
     return {name: value for name, value in values.items() if value is not None}
-
-
-def _list_settings() -> None:
-    from benchmax.trainer.config import fields
-
-    for name, kind, default, doc in fields():
-        typer.echo(f"--{name} {kind} = {default}\n    {doc}")

@@ -8,7 +8,6 @@ from __future__ import annotations
 import sys
 from collections.abc import Sequence
 from contextlib import redirect_stdout
-from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -16,7 +15,7 @@ from rich.table import Table
 
 from benchmax.cli.local.learning_signal import print_signal, signal_of
 from benchmax.cli.output import FAILED, Json, print_json, safe, shorten, stderr, visible
-from benchmax.cli.platform.remote_checks import RemotePlay
+from benchmax.cli.platform.validate_remote import RemotePlay
 from benchmax.cli.progress import fetching
 from benchmax.cli.project import (
     EXAMINATION,
@@ -24,26 +23,14 @@ from benchmax.cli.project import (
     VALIDATE_KEYS,
     ApiKeyVar,
     BaseUrl,
-    Data,
-    Directory,
-    EnvArgs,
-    EnvClass,
-    EnvName,
-    EvalRows,
-    Module,
-    Packages,
-    RunFile,
-    TrainRows,
-    again,
-    env_spec,
+    ProjectOptions,
+    project_command,
     project_config,
-    project_home,
-    project_rows,
+    rereadable,
 )
 from benchmax.doctor import Diagnosis, examine_apart
 from benchmax.doctor.findings import HOLDS, MARKS
 from benchmax.envs.datasets.load import load_examples
-from benchmax.envs.loading import load_env_class, parse_env_args, refuse_unknown_arguments
 from benchmax.errors import UsageError
 from benchmax.models.registry import check_model
 from benchmax.platform.validation import answer_lines, check_lines, problem_lines
@@ -52,16 +39,9 @@ _STYLES = {"error": "red", "warning": "yellow", "info": "cyan", "passed": "green
 _SHOWN_PROBES = ("gold", "wrong", "empty-tags", "garbage", "nothing")
 
 
+@project_command
 def validate(
-    env: EnvName = None,
-    data: Data = None,
-    train: TrainRows = None,
-    evaluation: EvalRows = None,
-    directory: Directory = Path(),
-    run_file: RunFile = "main.py",
-    module: Module = None,
-    env_class: EnvClass = None,
-    env_arg: EnvArgs = None,
+    project: ProjectOptions,
     examples: Annotated[int | None, typer.Option(min=1, help="Examples to play (8).")] = None,
     group_samples: Annotated[int | None, typer.Option(min=1, help="Siblings in a group (2).")] = None,
     max_turns: Annotated[int | None, typer.Option(min=1, help="Model turns in one rollout.")] = None,
@@ -72,17 +52,18 @@ def validate(
         bool, typer.Option("--remote", help="Then play --examples rows (2) on the platform, as a run would.")
     ] = False,
     local_only: Annotated[
-        bool, typer.Option("--local-only", help="Ask no platform; so it is without --remote.")
+        bool, typer.Option("--local-only", help="Do not ask the platform, as without --remote.")
     ] = False,
     model: Annotated[
         str | None,
         typer.Option(
-            "--model", "-m", help="Let this model try, and say whether it can learn here; with --remote, one of there."
+            "--model",
+            "-m",
+            help="Let this model try, and say whether it can learn; with --remote, a model of the platform.",
         ),
     ] = None,
     base_url: BaseUrl = None,
     api_key_var: ApiKeyVar = None,
-    pip: Packages = None,
     reward_audit: Annotated[bool, typer.Option("--reward-audit", help="Show every answer and what it earned.")] = False,
     full_messages: Annotated[
         bool, typer.Option("--full-messages", help="The same, and every message of what the platform played.")
@@ -98,21 +79,21 @@ def validate(
         "examples": examples, "group_samples": group_samples, "max_turns": max_turns,
         "max_tool_calls": max_tool_calls, "pace": pace, "seed": seed,
     }  # fmt: skip
-    _check_remote_options(remote, local_only, pip)
+    _check_remote_options(remote, local_only, project.pip)
     # What an environment prints is not data.
     with redirect_stdout(sys.stderr):
-        cls = load_env_class(env_spec(env, directory, run_file, module, env_class))
+        cls = project.load_class()
         config = project_config(cls, "VALIDATE_CONFIG", VALIDATE_KEYS)
         options = {key: value for key, value in given.items() if value is not None}
-        rows, eval_rows = project_rows(cls, data or train, evaluation, project_home(env, directory))
-        arguments = {**config.get("env_args", {}), **parse_env_args(env_arg, env, data)}
-        refuse_unknown_arguments(cls, arguments)
+        rows, eval_rows = project.rows(cls)
+        arguments = project.arguments(cls, config)
         settings = {**{key: config[key] for key in EXAMINATION if key in config}, **options}
         there = None
         if remote:
-            there = RemotePlay.find(model, pip or project_config(cls, "LAUNCH_CONFIG", LAUNCH_KEYS).get("pip", ()))
-            rows, eval_rows = again(rows), None if eval_rows is None else again(eval_rows)
-        rows = again(rows) if model else rows
+            packages = project.pip or project_config(cls, "LAUNCH_CONFIG", LAUNCH_KEYS).get("pip", ())
+            there = RemotePlay.find(model, packages)
+            rows, eval_rows = rereadable(rows), None if eval_rows is None else rereadable(eval_rows)
+        rows = rereadable(rows) if model else rows
         if model and not remote:
             with fetching(model) as say:
                 check_model(model, base_url, say=say)
@@ -127,8 +108,8 @@ def validate(
                 print_signal(signal, model)
         played = there and there.play(cls, arguments, (rows, eval_rows), settings, _plain, full_messages)
     if as_json:
-        told = ({"remote": played} if played else {}) | ({"signal": signal.to_dict()} if signal else {})
-        print_json(diagnosis.to_dict() | told)
+        more = ({"remote": played} if played else {}) | ({"signal": signal.to_dict()} if signal else {})
+        print_json(diagnosis.to_dict() | more)
     if not diagnosis.ok or (strict and diagnosis.warnings) or (played and not played["ok"]):
         raise typer.Exit(FAILED)
 

@@ -8,7 +8,7 @@ from typing import Annotated, Any
 import typer
 
 from benchmax import config
-from benchmax.cli.output import Json, print_json, safe, stderr, visible
+from benchmax.cli.output import Json, print_json, print_result, safe, stderr, visible
 from benchmax.cli.platform.connection import AccountClient, refusals
 from benchmax.errors import UsageError
 from benchmax.platform.sdk import credentials
@@ -22,10 +22,7 @@ def whoami(url: Url = None, json: Json = False) -> None:
     """Show who you are to the platform."""
     with refusals(), AccountClient(base_url=url) as account:
         found = account.whoami() | {"platform": account.base_url}
-    if json:
-        print_json(found)
-    else:
-        typer.echo(visible(f"{found['email']} ({', '.join(found['scopes'])}) on {found['platform']}"))
+    print_result(found, json, f"{found['email']} ({', '.join(found['scopes'])}) on {found['platform']}")
 
 
 def login(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 from urllib.parse import quote
 
 import typer
@@ -12,12 +12,9 @@ import typer
 from benchmax.cli.output import AUTH, stop
 from benchmax.errors import NotFoundError, UsageError
 from benchmax.platform.sdk import credentials
+from benchmax.platform.sdk.client import TrainerClient
 from benchmax.platform.sdk.exceptions import AuthenticationError, TrainerError
 from benchmax.platform.sdk.transport import Connection
-
-if TYPE_CHECKING:
-    from benchmax.platform.sdk.client import TrainerClient
-
 
 RunId = Annotated[str, typer.Argument(help="The run's id.")]
 Settings = Annotated[list[str] | None, typer.Option("--set", help="KEY=VALUE of a launch argument; repeatable.")]
@@ -76,7 +73,5 @@ def _with_source(error: AuthenticationError) -> str:
 @contextmanager
 def platform() -> Iterator[TrainerClient]:
     """A client for the platform this machine talks to; it is started when there is none."""
-    from benchmax.platform.sdk.client import TrainerClient
-
     with refusals(), TrainerClient() as client:
         yield client

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from collections.abc import Mapping
+from typing import Annotated, Any
 
 import typer
 
-from benchmax.cli.output import Json, new_table, print_answer, print_json, print_table, safe, stderr, visible
+from benchmax.cli.output import Json, print_answer, print_result, print_rows
 from benchmax.cli.platform.connection import AccountClient, refusals
 from benchmax.errors import UsageError
 
@@ -20,15 +21,14 @@ def list_keys(json: Json = False) -> None:
     """Show your keys; never their text."""
     with refusals(), AccountClient() as account:
         found = account.keys()
-    if json:
-        print_json(found)
-        return
-    table = new_table("id", "name", "begins with", "may", "made", "ends", "last used")
-    for key in found:
+
+    def cells(key: Mapping[str, Any]) -> tuple[str, ...]:
         ends = "revoked" if key["revoked"] else key["expiresAt"] or "never"
-        shown = (key["id"], key["name"], key["prefix"], ", ".join(key["scopes"]), key["createdAt"], ends)
-        table.add_row(*map(safe, shown), safe(key["lastUsedAt"] or "never"), style="dim" if key["revoked"] else "")
-    print_table(table)
+        scopes, used = ", ".join(key["scopes"]), key["lastUsedAt"] or "never"
+        return key["id"], key["name"], key["prefix"], scopes, key["createdAt"], ends, used
+
+    columns = ("id", "name", "begins with", "may", "made", "ends", "last used")
+    print_rows(found, json, columns, cells, style=lambda key: "dim" if key["revoked"] else "")
 
 
 @app.command()
@@ -44,11 +44,8 @@ def create(
         raise UsageError(f"There is no scope {unknown[0]!r}. Use {', '.join(SCOPES)}.")
     with refusals(), AccountClient() as account:
         made = account.create_key(name, scopes, days)
-    if json:
-        print_json(made)
-        return
-    stderr.print("Keep it now; it is not shown again. Use it as CASTFORM_API_KEY.")
-    typer.echo(visible(made["key"]))
+    note = "Keep it now; it is not shown again. Use it as CASTFORM_API_KEY."
+    print_result(made, json, made["key"], note)
 
 
 @app.command()
@@ -57,5 +54,4 @@ def revoke(
 ) -> None:
     """Revoke a key for good."""
     with refusals(), AccountClient() as account:
-        answer = account.revoke_key(key_id)
-    print_answer(answer, json)
+        print_answer(account.revoke_key(key_id), json)

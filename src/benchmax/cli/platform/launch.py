@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json as jsonlib
 import subprocess
 import sys
 from collections.abc import Iterable, Mapping, Sequence
@@ -10,44 +9,27 @@ from contextlib import redirect_stdout
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 
-from benchmax.cli.output import FAILED, Json, print_json, safe, stderr, visible
+from benchmax.cli.output import FAILED, Json, print_json, print_result, safe, stderr, visible
 from benchmax.cli.platform.connection import AccountClient, Settings, platform
-from benchmax.cli.project import (
-    LAUNCH_KEYS,
-    VALIDATE_KEYS,
-    Data,
-    Directory,
-    EnvArgs,
-    EnvClass,
-    EnvName,
-    EvalRows,
-    Module,
-    Packages,
-    RunFile,
-    TrainRows,
-    again,
-    env_spec,
-    project_config,
-    project_home,
-    project_rows,
-)
+from benchmax.cli.project import LAUNCH_KEYS, VALIDATE_KEYS, ProjectOptions, project_command, project_config, rereadable
+from benchmax.doctor import examine_apart
 from benchmax.envs.base_env import BaseEnv
 from benchmax.envs.composed.parts import part_of_row
 from benchmax.envs.datasets import split
 from benchmax.envs.datasets.readers import Source, read_rows, source_name
-from benchmax.envs.datasets.run_rows import check_run_rows
-from benchmax.envs.loading import json_or_text, load_env_class, parse_env_args, refuse_unknown_arguments
+from benchmax.envs.datasets.required_rows import check_run_rows
+from benchmax.envs.loading import json_or_text
 from benchmax.errors import ConfigError, DatasetError
+from benchmax.files.atomic import write_json
 from benchmax.limits import MIN_TRAIN_ROWS
-
-if TYPE_CHECKING:
-    from benchmax.platform.sdk.client import TrainerClient
-    from benchmax.platform.sdk.requests.launches import LaunchArgSpec
-    from benchmax.platform.sdk.upload import UploadedTrainingRun
+from benchmax.platform.sdk.client import TrainerClient
+from benchmax.platform.sdk.requests.launches import LaunchArgSpec
+from benchmax.platform.sdk.upload import UploadedTrainingRun, upload_training_run
+from benchmax.platform.validation import problem_lines
 
 MANIFESTS = Path(".castform", "runs")
 
@@ -65,17 +47,9 @@ class Project:
     packages: list[str]
 
 
+@project_command
 def launch(
-    env: EnvName = None,
-    data: Data = None,
-    train: TrainRows = None,
-    evaluation: EvalRows = None,
-    directory: Directory = Path(),
-    run_file: RunFile = "main.py",
-    module: Module = None,
-    env_class: EnvClass = None,
-    env_arg: EnvArgs = None,
-    pip: Packages = None,
+    options: ProjectOptions,
     name: Annotated[str | None, typer.Option(help="The run's name; the class's when not given.")] = None,
     setting: Settings = None,
     list_args: Annotated[bool, typer.Option("--list-args", help="Show the launch arguments and exit.")] = False,
@@ -85,22 +59,25 @@ def launch(
 ) -> None:
     """Examine an environment, upload it with its rows, and start a training run."""
     if list_args:
-        _list_args(json)
+        with platform() as client:
+            if json:
+                print_json([asdict(spec) for spec in client.list_launch_args()])
+            else:
+                client.print_launch_args()
         return
     # What an environment prints is not data.
     with redirect_stdout(sys.stderr):
-        cls = load_env_class(env_spec(env, directory, run_file, module, env_class))
+        cls = options.load_class()
         config = project_config(cls, "LAUNCH_CONFIG", LAUNCH_KEYS)
         examined = project_config(cls, "VALIDATE_CONFIG", VALIDATE_KEYS)
-        arguments = {**examined.get("env_args", {}), **config.get("env_args", {}), **parse_env_args(env_arg, env, data)}
-        refuse_unknown_arguments(cls, arguments)
-        rows, held_out = project_rows(cls, data or train, evaluation, project_home(env, directory))
-        rows, held_out = again(rows), None if held_out is None else again(held_out)
+        arguments = options.arguments(cls, examined, config)
+        rows, held_out = options.rows(cls)
+        rows, held_out = rereadable(rows), None if held_out is None else rereadable(held_out)
         names = source_name(rows, "the training rows"), source_name(held_out or (), "the held-out rows")
         check_run_rows(rows, held_out or (), cls, names=names)
         rows, held_out = (rows, held_out) if held_out is not None else hold_out(rows, composed=bool(cls.composed_of))
-        name, pip = name or config.get("name") or cls.__name__, pip or list(config.get("pip", []))
-        project = Project(cls, arguments, rows, held_out, directory, name, pip)
+        name, pip = name or config.get("name") or cls.__name__, options.pip or list(config.get("pip", []))
+        project = Project(cls, arguments, rows, held_out, options.directory, name, pip)
     with platform() as client:
         settings, warned = read_settings(client.list_launch_args(), setting or (), config.get("args", {}))
         if not skip_validate:
@@ -108,15 +85,7 @@ def launch(
                 _examine(project)
         _confirm(project, client, settings, yes)
         launched = _start(project, client, settings)
-    _tell(launched, json, said=warned)
-
-
-def _list_args(json: bool) -> None:
-    with platform() as client:
-        if json:
-            print_json([asdict(spec) for spec in client.list_launch_args()])
-        else:
-            client.print_launch_args()
+    _print_launched(launched, json, known=warned)
 
 
 def read_settings(
@@ -158,9 +127,6 @@ def hold_out(source: Source, *, composed: bool = False) -> tuple[Source, Source]
 
 
 def _examine(project: Project) -> None:
-    from benchmax.doctor import examine_apart
-    from benchmax.platform.validation import problem_lines
-
     stderr.print(f"Examining {safe(project.env_class.__name__)}.")
     diagnosis = examine_apart(project.env_class, project.arguments, rows=project.train, eval_rows=project.held_out)
     for line in [*problem_lines(diagnosis), diagnosis.summary()]:
@@ -178,8 +144,6 @@ def _confirm(project: Project, client: TrainerClient, settings: dict[str, Any], 
 
 
 def _start(project: Project, client: TrainerClient, settings: dict[str, Any]) -> dict[str, Any]:
-    from benchmax.platform.sdk.upload import upload_training_run
-
     with redirect_stdout(sys.stderr):  # what its dataset_preprocess prints
         uploaded = upload_training_run(
             env_class=project.env_class,
@@ -191,19 +155,26 @@ def _start(project: Project, client: TrainerClient, settings: dict[str, Any]) ->
             pip_dependencies=project.packages,
         )
     manifest = _manifest(project, client, uploaded, settings)
-    run_id, told = client.queue_run(**asdict(uploaded), name=project.name, launcher_args=settings)
-    path: Path | None = None
+    run_id, warnings = client.queue_run(**asdict(uploaded), name=project.name, launcher_args=settings)
+    path = project.folder / MANIFESTS / f"{Path(run_id).name}.json"
+    noted: str | None = str(path)
     try:
-        path = _write_manifest(project.folder, run_id, manifest | {"runId": run_id})
+        path.parent.mkdir(parents=True, exist_ok=True)
+        write_json(path, manifest | {"runId": run_id})
     except OSError as error:  # the run goes on without it, and its id must be printed
-        told.append(f"No note of this run could be left in {project.folder / MANIFESTS}: {error.strerror}.")
-    return {"runId": run_id, "url": client.run(run_id).url, "manifest": path and str(path), "warnings": told}
+        noted = None
+        warnings.append(f"No note of this run could be left in {project.folder / MANIFESTS}: {error.strerror}.")
+    return {"runId": run_id, "url": client.run(run_id).url, "manifest": noted, "warnings": warnings}
 
 
 def _manifest(
     project: Project, client: TrainerClient, uploaded: UploadedTrainingRun, settings: dict[str, Any]
 ) -> dict[str, Any]:
     """What this run was made of, so that it can be found and made again."""
+
+    def count(source: Source) -> int:
+        return sum(1 for _ in read_rows(source))
+
     files = {}
     with AccountClient(base_url=client.base_url) as account:
         for part, path in asdict(uploaded).items():
@@ -214,15 +185,11 @@ def _manifest(
         "platform": client.base_url,
         "launchedAt": datetime.now(UTC).isoformat(timespec="seconds"),
         "environment": f"{project.env_class.__module__}.{project.env_class.__qualname__}",
-        "rows": {"train": _count(project.train), "eval": _count(project.held_out)},
+        "rows": {"train": count(project.train), "eval": count(project.held_out)},
         "launcherArgs": settings,
         "files": files,
         "gitHead": _git_head(project.folder),
     }
-
-
-def _count(source: Source) -> int:
-    return sum(1 for _ in read_rows(source))
 
 
 def _git_head(folder: Path) -> str | None:
@@ -235,19 +202,9 @@ def _git_head(folder: Path) -> str | None:
     return found.stdout.strip() or None
 
 
-def _write_manifest(folder: Path, run_id: str, manifest: dict[str, Any]) -> Path:
-    path = folder / MANIFESTS / f"{Path(run_id).name}.json"
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(jsonlib.dumps(manifest, indent=2) + "\n", "utf-8")
-    return path
-
-
-def _tell(launched: dict[str, Any], json: bool, said: Sequence[str]) -> None:
-    for warning in (each for each in launched["warnings"] if each not in said):
+def _print_launched(launched: dict[str, Any], json: bool, known: Sequence[str]) -> None:
+    for warning in (each for each in launched["warnings"] if each not in known):
         stderr.print(f"[yellow]{safe(warning)}[/]")
     stderr.print(f"Launched: {safe(launched['url'])}")
     stderr.print(f"Follow it with: benchmax runs watch {safe(launched['runId'])}")
-    if json:
-        print_json(launched)
-    else:
-        typer.echo(visible(launched["runId"]))
+    print_result(launched, json, launched["runId"])

@@ -4,16 +4,14 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterator, Mapping
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 
 from benchmax.cli.output import FAILED, Json, print_json_line, safe, stderr, visible
 from benchmax.cli.platform.connection import RunId, platform
 from benchmax.platform.sdk.exceptions import TrainerError
-
-if TYPE_CHECKING:
-    from benchmax.platform.sdk.playground import PlaygroundSession
+from benchmax.platform.sdk.playground import PlaygroundSession
 
 
 def playground(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -25,7 +25,7 @@ _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,63}")
 @app.command("list")
 def list_(json: Json = False) -> None:
     """Show the profiles; the one in use has a star."""
-    kept, used = _profiles(profiles.read_profiles()), profiles.profile_name()
+    kept, used = profiles.named_profiles(profiles.read_profiles()), profiles.profile_name()
     if json:
         print_json({"active": used or None, "profiles": kept})
         return
@@ -85,18 +85,13 @@ def add(
 def activate(name: Name, json: Json = False) -> None:
     """Use a profile from now on; `none` goes back to this machine's own platform."""
     tree = profiles.read_profiles()
-    if name != "none" and name not in _profiles(tree):
-        there = ", ".join(sorted(_profiles(tree))) or "none"
+    if name != "none" and name not in profiles.named_profiles(tree):
+        there = ", ".join(sorted(profiles.named_profiles(tree))) or "none"
         raise NotFoundError(f"There is no profile {name!r}; there are: {there}. Add it with: benchmax profile add.")
     tree = _change(lambda document: document.update({"active_profile": "" if name == "none" else name}))
     stderr.print(f"{safe(name)} is used from now on.")
     if json:
         print_json({"active": tree["active_profile"] or None})
-
-
-def _profiles(tree: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
-    kept = tree.get("profiles")
-    return {name: each for name, each in kept.items() if isinstance(each, dict)} if isinstance(kept, dict) else {}
 
 
 def _change(change: Callable[[TOMLDocument], None]) -> dict[str, Any]:

@@ -10,7 +10,7 @@ import math
 from collections.abc import Mapping
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 from urllib.parse import urlsplit
 
 import typer
@@ -18,9 +18,15 @@ import typer
 from benchmax import extras, metrics
 from benchmax.cli.output import FAILED, INTERRUPTED, Json, command, ended_words, print_json, safe, stderr
 from benchmax.cli.platform.connection import platform
-
-if TYPE_CHECKING:
-    from benchmax.platform.sdk.client import TrainerClient
+from benchmax.cli.platform.run_compare import difference, interval_words, other_side, paired
+from benchmax.cli.platform.up import sign_in_link
+from benchmax.cli.platform.watch import follow, shown
+from benchmax.envs.arithmetic.arithmetic_env import ArithmeticEnv
+from benchmax.envs.datasets.split import hold_out
+from benchmax.platform.sdk.client import TrainerClient
+from benchmax.platform.sdk.credentials import local_url, named_url
+from benchmax.platform.sdk.upload import upload_training_run
+from benchmax.trainer.display.view import sparkline
 
 NAME = "quickstart"
 RECIPE: dict[str, Any] = {
@@ -47,28 +53,23 @@ def quickstart(
         run_id = launch(client, model, steps, seed)
         url = client.run(run_id).url
         stderr.print(f"Launched: {safe(url)}")
-        _say_link(_link(client, url))
+        _print_link(_link(client, url))
         _follow(client, run_id)
         found = _measure(client, run_id)
         _draw(client, run_id, out)
         link = _link(client, url)
-    _tell(found, url, link, out)
+    _print_outcome(found, url, link, out)
     if json:
         print_json({"runId": run_id, "url": url, "picture": str(out), **found})
 
 
 def _extras() -> list[str]:
     """For the model, the picture at the end, and the platform unless another machine has it."""
-    from benchmax.platform.sdk.credentials import named_url
-
     return ["train"] if named_url() else ["train", "platform"]
 
 
 def launch(client: TrainerClient, model: str, steps: int, seed: int) -> str:
     """Upload the arithmetic environment with its rows and start a run; returns its id."""
-    from benchmax.envs.arithmetic.arithmetic_env import ArithmeticEnv
-    from benchmax.platform.sdk.upload import upload_training_run
-
     train, held_out = split_rows()
     uploaded = upload_training_run(
         env_class=ArithmeticEnv, train_dataset=train, eval_dataset=held_out, run_name=NAME, base_url=client.base_url
@@ -80,9 +81,6 @@ def launch(client: TrainerClient, model: str, steps: int, seed: int) -> str:
 
 def split_rows() -> tuple[list[dict[str, str]], list[dict[str, str]]]:
     """All one-digit sums, which come shuffled; the last fifth is held out, as in examples/quickstart.toml."""
-    from benchmax.envs.arithmetic.arithmetic_env import ArithmeticEnv
-    from benchmax.envs.datasets.split import hold_out
-
     rows, _ = ArithmeticEnv.load_dataset()
     return hold_out(rows, order="last")
 
@@ -95,8 +93,6 @@ def launch_arguments(rows: int, model: str, steps: int, seed: int) -> dict[str, 
 
 def _follow(client: TrainerClient, run_id: str) -> None:
     """Show the run until it ends; anything but completion ends the command."""
-    from benchmax.cli.platform.watch import follow, shown
-
     try:
         with shown() as show:
             follow(client, client.get_run(run_id), show)
@@ -111,8 +107,6 @@ def _follow(client: TrainerClient, run_id: str) -> None:
 
 def _measure(client: TrainerClient, run_id: str) -> dict[str, Any]:
     """The trained model beside the base model on the held-out rows, paired, with the curve of both modes."""
-    from benchmax.cli.platform.run_compare import difference, other_side, paired
-
     found = difference(paired(client, run_id, **other_side(client, run_id, "base")))
     curve = {mode: client.get_run_scalars(run_id, mode).get(metrics.REWARD, []) for mode in ("train", "eval")}
     return {"trained": found.pop("run"), "base": found.pop("other"), **found, "curve": curve}
@@ -132,17 +126,11 @@ def _draw(client: TrainerClient, run_id: str, out: Path) -> None:
 
 def _link(client: TrainerClient, url: str) -> str | None:
     """How to sign in, and to come to that page, where the platform is this machine's own."""
-    from benchmax.cli.platform.up import sign_in_link
-    from benchmax.platform.sdk.credentials import local_url
-
     link = sign_in_link() if client.base_url == local_url() else None
     return link and f"{link}&next={urlsplit(url).path}"
 
 
-def _tell(found: Mapping[str, Any], url: str, link: str | None, out: Path) -> None:
-    from benchmax.cli.platform.run_compare import interval_words
-    from benchmax.trainer.display.view import sparkline
-
+def _print_outcome(found: Mapping[str, Any], url: str, link: str | None, out: Path) -> None:
     rewards = [point["value"] for point in found["curve"]["train"]]
     if rewards:
         stderr.print(f"training reward {rewards[0]:.2f} {sparkline(rewards)} {rewards[-1]:.2f}")
@@ -151,7 +139,7 @@ def _tell(found: Mapping[str, Any], url: str, link: str | None, out: Path) -> No
         f"on {found['examples']} rows it never saw; {interval_words(found)}"
     )
     stderr.print(f"The curve is in {safe(out)}; the run is at {safe(url)}")
-    _say_link(link)
+    _print_link(link)
     benchmax = safe(command())
     if link:
         stderr.print(f"The platform keeps running in the background. Stop it with: {benchmax} down")
@@ -161,7 +149,7 @@ def _tell(found: Mapping[str, Any], url: str, link: str | None, out: Path) -> No
     )
 
 
-def _say_link(link: str | None) -> None:
+def _print_link(link: str | None) -> None:
     """Where the console would ask for a password: the link goes to the run's page."""
     if link:
         stderr.print(f"Sign in to the console, once, with {safe(link)}")

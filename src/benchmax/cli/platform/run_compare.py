@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterable, Mapping
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 
@@ -22,11 +22,10 @@ from benchmax.cli.output import (
 )
 from benchmax.cli.platform.connection import RunId, platform
 from benchmax.errors import UsageError
+from benchmax.evaluation.compare import difference as difference_of
+from benchmax.platform.sdk.client import TrainerClient
 from benchmax.platform.sdk.exceptions import TrainerError
 from benchmax.platform.sdk.run import ENDED
-
-if TYPE_CHECKING:
-    from benchmax.platform.sdk.client import TrainerClient
 
 _MODELS = ("base", "checkpoint", "endpoint")
 """How a model to be evaluated begins."""
@@ -87,8 +86,7 @@ def _wait(client: TrainerClient, run_id: str, eval_id: str) -> str:
         if found["status"] == "complete":
             return eval_id
         if found["status"] in ENDED:
-            told = f"The evaluation {ended_words(found['status'])}: {safe(found['statusReason'])}"
-            stderr.print(told)
+            stderr.print(f"The evaluation {ended_words(found['status'])}: {safe(found['statusReason'])}")
             raise typer.Exit(FAILED)
         time.sleep(POLL_SECONDS)
 
@@ -110,8 +108,6 @@ def paired(client: TrainerClient, run_id: str, **side: str) -> list[dict[str, An
 
 def difference(pairs: list[dict[str, Any]]) -> dict[str, Any]:
     """Both means, the mean difference with its 95 % interval, and the verdict."""
-    from benchmax.evaluation.compare import difference as difference_of
-
     found = difference_of([(pair["other"], pair["run"]) for pair in pairs])
     assert found is not None
     delta, known = found.delta, found.delta.n > 1  # one example says nothing about the others

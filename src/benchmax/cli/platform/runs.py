@@ -6,7 +6,7 @@ import csv
 import json as jsonlib
 from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 from rich.table import Table
@@ -17,6 +17,7 @@ from benchmax.cli.output import (
     new_table,
     print_answer,
     print_json,
+    print_result,
     print_rows,
     print_table,
     safe,
@@ -26,14 +27,15 @@ from benchmax.cli.output import (
     visible,
 )
 from benchmax.cli.platform.connection import RunId, Settings, platform
+from benchmax.cli.platform.launch import read_settings
 from benchmax.cli.platform.run_compare import compare
 from benchmax.cli.platform.watch import watch
 from benchmax.errors import NotFoundError, UsageError
 from benchmax.limits import ERROR_CHARS
+from benchmax.platform.sdk.client import TrainerClient
 from benchmax.platform.sdk.requests.runs import PAGE
-
-if TYPE_CHECKING:
-    from benchmax.platform.sdk.client import TrainerClient
+from benchmax.platform.sdk.static_export import export_static
+from benchmax.trainer.display.view import sparkline
 
 app = typer.Typer(help="List, follow, read and compare training runs.", no_args_is_help=True)
 app.command()(watch)
@@ -90,10 +92,9 @@ def get(
 
 def _for_people(run: Mapping[str, Any]) -> dict[str, Any]:
     """A run without empty fields, its status as people call it, its steps counted from 1."""
-    shown = {name: value for name, value in run.items() if value not in (None, "", [])}
-    told = {"status": status_word(run["status"]), "totalSteps": _step(run)}
-    named = {"totalSteps": "step"}
-    return {named.get(name, name): told.get(name, value) for name, value in shown.items() if name != "latestStep"}
+    changed = {"status": ("status", status_word(run["status"])), "totalSteps": ("step", _step(run))}
+    shown = {name: value for name, value in run.items() if value not in (None, "", []) and name != "latestStep"}
+    return dict(changed.get(name, (name, value)) for name, value in shown.items())
 
 
 @app.command()
@@ -101,11 +102,9 @@ def status(run_id: RunId, json: Json = False) -> None:
     """Show what a run is doing, in one line."""
     with platform() as client:
         run = client.get_run(run_id)
-    if json:
-        names = ("id", "name", "status", "statusReason", "latestStep", "totalSteps", "latestActivityMessage")
-        print_json({name: run[name] for name in names})
-        return
-    typer.echo(visible(f"{status_word(run['status'])}, step {_step(run)}: {_doing(run)}"))
+    names = ("id", "name", "status", "statusReason", "latestStep", "totalSteps", "latestActivityMessage")
+    text = f"{status_word(run['status'])}, step {_step(run)}: {_doing(run)}"
+    print_result({name: run[name] for name in names}, json, text)
 
 
 @app.command()
@@ -116,8 +115,6 @@ def scalars(
     json: Json = False,
 ) -> None:
     """Show a run's metrics: first, last, lowest, highest, and their course."""
-    from benchmax.trainer.display.view import sparkline
-
     with platform() as client:
         found = client.get_run_scalars(run_id, mode)
     found = {key: points for key, points in found.items() if points and (name is None or name in key)}
@@ -235,7 +232,8 @@ def export(
     with platform() as client:
         run = client.get_run_details(run_id)
         if static:
-            what = _write_pages(out, client, run_id, rollouts)
+            done = export_static(client, run_id, out, most=rollouts)
+            what = f"the run's pages with {done.rollouts:,} of {done.total:,} rollouts (open index.html)"
         elif out.suffix.lower() == ".csv":
             what = f"{_write_csv(out, client, run)} points"
         elif out.suffix.lower() == ".jsonl":
@@ -245,13 +243,6 @@ def export(
     stderr.print(f"Wrote {what} to {safe(out)}")
     if json:
         print_json({"run": run_id, "path": str(out), "wrote": what})
-
-
-def _write_pages(out: Path, client: TrainerClient, run_id: str, most: int) -> str:
-    from benchmax.platform.sdk.static_export import export_static
-
-    done = export_static(client, run_id, out, most=most)
-    return f"the run's pages with {done.rollouts:,} of {done.total:,} rollouts (open index.html)"
 
 
 def _write_csv(out: Path, client: TrainerClient, run: Mapping[str, Any]) -> int:
@@ -295,8 +286,6 @@ def fork(
     json: Json = False,
 ) -> None:
     """Start a run that begins with a checkpoint of another, also of one that is complete."""
-    from benchmax.cli.platform.launch import read_settings
-
     with platform() as client:
         changed, _ = read_settings(client.list_launch_args(), setting or ())
         run = client.run(client.fork_run(run_id, checkpoint, name=name, launcher_args=changed))

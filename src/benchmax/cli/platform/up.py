@@ -5,19 +5,22 @@ from __future__ import annotations
 import os
 import sys
 import time
+from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
-from benchmax import extras
+from benchmax import extras, ports
 from benchmax.cli.output import FAILED, Json, command, print_json, safe, status_word, stderr, visible
-
-if TYPE_CHECKING:
-    from benchmax.platform.daemon.options import Options
-    from benchmax.platform.store.database import Database
-    from benchmax.platform.store.datadir import DataDir
+from benchmax.errors import NotFoundError, UsageError
+from benchmax.files.logs import file_size, tail
+from benchmax.platform.daemon import control
+from benchmax.platform.daemon.backup import back_up
+from benchmax.platform.daemon.liveness import read_daemon
+from benchmax.platform.daemon.options import Options
+from benchmax.platform.store.datadir import DataDir
 
 DataOption = Annotated[
     Path | None, typer.Option("--data-dir", help="Where everything is kept (BENCHMAX_DATA, ~/.benchmax).")
@@ -37,13 +40,9 @@ def up(
 ) -> None:
     """Start the platform: server and runner, on this machine alone."""
     extras.require("The platform", "platform")
-    from benchmax import ports
-    from benchmax.platform.daemon.control import start
     from benchmax.platform.daemon.daemon import Daemon
-    from benchmax.platform.daemon.liveness import read_daemon
-    from benchmax.platform.daemon.options import Options
 
-    data = _data(data_dir)
+    data = DataDir(data_dir)
     options = Options(data, port or ports.DEFAULT_PORT, data.database_url(database_url), console)
     running = read_daemon(options.data)
     if running is not None:
@@ -55,13 +54,11 @@ def up(
     elif foreground:
         Daemon(options, on_ready=lambda: _welcome(options, "Ctrl-C stops it.")).run()
         return
-    start(options)
+    control.start(options)
     _welcome(options, f"Stop it with: {safe(command())} down")
 
 
 def _welcome(options: Options, last: str) -> None:
-    from benchmax.platform.daemon import control
-
     stderr.print(f"benchmax is at http://127.0.0.1:{options.port}; data in {safe(options.data.root)}.")
     stderr.print(f"Sign in, once, with {safe(control.sign_in_link(options))}")
     if lost := extras.missing("train"):
@@ -71,11 +68,7 @@ def _welcome(options: Options, last: str) -> None:
 
 def sign_in_link() -> str | None:
     """A link that signs its bearer in to this machine's platform, once; None when it does not run."""
-    from benchmax.platform.daemon import control
-    from benchmax.platform.daemon.liveness import read_daemon
-    from benchmax.platform.daemon.options import Options
-
-    data = _data(None)
+    data = DataDir(None)
     running = read_daemon(data)
     if running is None:
         return None
@@ -84,16 +77,12 @@ def sign_in_link() -> str | None:
 
 def down(data_dir: DataOption = None) -> None:
     """Stop the platform. Runs are saved and continue at the next start."""
-    from benchmax.platform.daemon import control
-
-    stderr.print("Stopped." if control.stop(_data(data_dir)) else "The platform is not running.")
+    stderr.print("Stopped." if control.stop(DataDir(data_dir)) else "The platform is not running.")
 
 
 def status(data_dir: DataOption = None, json: Json = False) -> None:
     """Show whether the platform runs, and what it trains. The exit code is 1 when it does not run."""
-    from benchmax.platform.daemon import control
-
-    found = control.status(_data(data_dir))
+    found = control.status(DataDir(data_dir))
     if json:
         print_json(found)
     elif found["running"]:
@@ -120,10 +109,7 @@ def logs(
     data_dir: DataOption = None,
 ) -> None:
     """Show the log of the server, the runner or a run."""
-    from benchmax.errors import NotFoundError
-    from benchmax.files.logs import file_size, tail
-
-    data = _data(data_dir)
+    data = DataDir(data_dir)
     what = "daemon" if what == "keeper" else what  # its former name
     parts = ("server", "runner", "daemon")
     path = data.logs / f"{what}.log" if what in parts else data.run(what) / "child.log"
@@ -144,12 +130,11 @@ def reindex(
     database_url: UrlOption = None,
 ) -> None:
     """Rebuild what the database knows of runs from their directories."""
-    from benchmax.errors import UsageError
     from benchmax.platform.runner.ingest import reindex as rebuild
+    from benchmax.platform.store.database import open_database
 
-    data = _data(data_dir)
-    database = _open(data, database_url)
-    try:
+    data = DataDir(data_dir)
+    with closing(open_database(data, _database_url(data, database_url), migrate=False)) as database:
         known = sorted(path.name for path in data.runs.iterdir() if path.is_dir()) if data.runs.exists() else []
         for run_id in run_ids or known:
             try:
@@ -162,8 +147,6 @@ def reindex(
             stderr.print(f"Rebuilt {safe(run_id)} from {safe(data.run(run_id))}: curves, rollouts, logs.")
         if not (run_ids or known):
             stderr.print(f"There are no runs in {safe(data.runs)}; nothing was done.")
-    finally:
-        database.close()
 
 
 def backup(
@@ -172,9 +155,7 @@ def backup(
     database_url: UrlOption = None,
 ) -> None:
     """Copy database, uploads and runs into one file, also while the platform runs."""
-    from benchmax.platform.daemon.backup import back_up
-
-    data = _data(data_dir)
+    data = DataDir(data_dir)
     url = _database_url(data, database_url)
     postgres = bool(url) and not str(url).startswith("sqlite")
     back_up(data, file, database=not postgres)
@@ -183,23 +164,9 @@ def backup(
         stderr.print("The PostgreSQL database is not in it: copy that with pg_dump, before the files.")
 
 
-def _data(path: Path | None) -> DataDir:
-    from benchmax.platform.store.datadir import DataDir
-
-    return DataDir(path)
-
-
 def _database_url(data: DataDir, given: str | None) -> str | None:
     """What was given, else what the running platform uses, else what it used when it last ran."""
-    from benchmax.platform.daemon.liveness import read_daemon
-
     return given or (read_daemon(data) or {}).get("database_url") or data.database_url()
-
-
-def _open(data: DataDir, given: str | None) -> Database:
-    from benchmax.platform.store.database import open_database
-
-    return open_database(data, _database_url(data, given), migrate=False)
 
 
 def _follow(path: Path, offset: int) -> None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import typer
 from rich.live import Live
@@ -17,9 +17,8 @@ from rich.text import Text
 from benchmax import metrics
 from benchmax.cli.output import FAILED, INTERRUPTED, Json, ended_words, print_json_line, safe, stderr, visible
 from benchmax.cli.platform.connection import RunId, platform
-
-if TYPE_CHECKING:
-    from benchmax.platform.sdk.client import TrainerClient
+from benchmax.platform.sdk.client import TrainerClient
+from benchmax.trainer.display.view import sparkline
 
 REWARD = metrics.REWARD
 
@@ -62,7 +61,7 @@ class _Rewards:
         self._client = client
         self._run = run
         self._known: dict[str, list[dict[str, Any]]] = {}
-        self._told: dict[str, int] = {}
+        self._shown: dict[str, int] = {}
 
     def up_to(self, steps: Mapping[str, int]) -> list[dict[str, Any]]:
         """What was not printed yet, up to a step of each mode; an evaluation before the step it comes before."""
@@ -70,12 +69,12 @@ class _Rewards:
         return sorted(fresh, key=lambda point: (point["step"], point["mode"] == "train"))
 
     def _fresh(self, mode: str, step: int) -> list[dict[str, Any]]:
-        told = self._told.get(mode, -1)
-        if step <= told:
+        last = self._shown.get(mode, -1)
+        if step <= last:
             return []
-        fresh = [point for point in self._points(mode, step) if told < point["step"] <= step]
+        fresh = [point for point in self._points(mode, step) if last < point["step"] <= step]
         if fresh:
-            self._told[mode] = fresh[-1]["step"]
+            self._shown[mode] = fresh[-1]["step"]
         total = self._run.get("totalSteps")
         return [
             {"type": "point", "mode": mode, "step": point["step"], "totalSteps": total, "reward": point["value"]}
@@ -120,8 +119,6 @@ class _LiveLine:
         self._rewards: list[float] = []
 
     def __call__(self, news: Mapping[str, Any]) -> None:
-        from benchmax.trainer.display.view import sparkline
-
         if news["type"] == "point" and news["mode"] == "train":
             self._rewards.append(news["reward"])
             self._live.update(Text(f"{line(news)} {sparkline(self._rewards)}", no_wrap=True, overflow="ellipsis"))

@@ -8,7 +8,7 @@ from typing import Annotated, Any
 
 import typer
 
-from benchmax.cli.output import Json, print_answer, print_json, print_rows, safe, stderr, visible
+from benchmax.cli.output import Json, print_answer, print_json, print_result, print_rows, safe, stderr
 from benchmax.cli.platform.connection import platform
 from benchmax.errors import UsageError
 
@@ -44,20 +44,16 @@ def add(
         raise UsageError(f"There is no event {unknown[0]!r}. Use {', '.join(EVENTS)}.")
     with platform() as client:
         made = client.create_webhook(url, events=event or EVENTS)
-    if json:
-        print_json(made)
-        return
-    stderr.print(f"Added as {safe(made['id'])}. Keep the secret now; it is not shown again.")
-    stderr.print(f"Try it with: benchmax webhooks test {safe(made['id'])}")
-    typer.echo(visible(made["secret"]))
+    name = safe(made["id"])
+    note = f"Added as {name}. Keep the secret now; it is not shown again.\nTry it with: benchmax webhooks test {name}"
+    print_result(made, json, made["secret"], note)
 
 
 @app.command("rm")
 def remove(webhook_id: WebhookId, json: Json = False) -> None:
     """Forget a webhook; what waits for it is not sent."""
     with platform() as client:
-        answer = client.delete_webhook(webhook_id)
-    print_answer(answer, json)
+        print_answer(client.delete_webhook(webhook_id), json)
 
 
 @app.command("test")

@@ -14,9 +14,9 @@ from benchmax.doctor.registry import check, examples, needs
 from benchmax.envs.datasets.load import overlap
 from benchmax.envs.types import Example
 
-COUNTED = 200
+ROWS_COUNTED = 200
 """Rows whose answers are looked for."""
-DISTINCT = 0.9
+DISTINCT_SHARE = 0.9
 """The share of different prompts from which on one that is met again is the same question."""
 
 
@@ -97,7 +97,7 @@ def train_eval_overlap(evidence: Evidence) -> Iterator[Finding]:
 def _same_prompts(trained: list[Example], evaluated: list[Example]) -> int:
     """Evaluation examples whose prompt is trained on, whatever else the rows say; 0 where prompts often repeat."""
     known = {_prompt(example) for example in trained}
-    distinct = len(known) >= DISTINCT * len(trained)
+    distinct = len(known) >= DISTINCT_SHARE * len(trained)
     return sum(_prompt(example) in known for example in evaluated) if distinct else 0
 
 
@@ -110,11 +110,11 @@ _SEARCHED = needs(lambda e: e.gold.works, "no answer is known that earns", after
 
 @check("truth-missing", "every row has an answer", _SEARCHED)
 def truth_missing(evidence: Evidence) -> Iterator[Finding]:
-    rows = evidence.examples[:COUNTED]
-    lacks = [evidence.gold.truth(example) is None for example in rows]
-    known, missing = (
-        [example for example, lack in zip(rows, lacks, strict=True) if lack is it] for it in (False, True)
-    )
+    rows = evidence.examples[:ROWS_COUNTED]
+    known: list[Example] = []
+    missing: list[Example] = []
+    for example in rows:
+        (missing if evidence.gold.truth(example) is None else known).append(example)
     if not missing or len(missing) > len(known):
         return
     filled = set.intersection(*(_filled(example) for example in known))

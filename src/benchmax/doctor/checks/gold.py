@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from dataclasses import replace
 
 from benchmax.doctor import probe_answers
 from benchmax.doctor.evidence import Evidence, total_of
 from benchmax.doctor.findings import Finding, error, warning
-from benchmax.doctor.gold.finder import OWN
-from benchmax.doctor.gold.forms import PLAIN, SLOT, THOUGHT, asked_forms, is_untold
-from benchmax.doctor.gold.spellings import spellings
-from benchmax.doctor.gold.truths import TRUTH_KEYS, is_likely, is_short, truths
+from benchmax.doctor.gold.answer_formats import PLAIN, SLOT, THOUGHT, asked_forms, is_unmentioned
+from benchmax.doctor.gold.answer_search import OWN_GOLD
+from benchmax.doctor.gold.ground_truths import TRUTH_KEYS, is_likely, is_short, truths
+from benchmax.doctor.gold.value_formats import spellings
 from benchmax.doctor.probe_player import PlayedAnswer
 from benchmax.doctor.quoting import beside_gold, earned, quote
 from benchmax.doctor.registry import check, gold, needs, scored, searched
@@ -25,7 +24,7 @@ _SHOWN = re.compile(
 )
 """A number that a prompt shows as an example."""
 _MARKS = re.compile(r"<\w|```|\\boxed|####")
-LOST = 0.34
+REFUSED_SHARE = 0.34
 """The share of the gold reward below which an answer counts as refused."""
 _CALLS = " and the tool calls it takes in gold_tool_calls, or a whole conversation in demonstrate"
 
@@ -36,23 +35,20 @@ def nothing_earns(evidence: Evidence) -> Iterator[Finding]:
         return  # that every answer earns the same is reported by constant-reward
     if not evidence.gold_text_known:
         return  # reported by gold-unknown
-    # Tools or prepared files may be needed to earn anything, and a text alone cannot show that.
-    excused = evidence.needs_more_than_text and not evidence.gold_overridden
     unknown = evidence.calls_unknown
     example = evidence.sample[0]
     columns = ", ".join(example.get("task") or {}) or "none"
     asked = len(evidence.gold.asked)
     forms = f"in {asked} form{'s' * (asked > 1)} that the prompt asks for and in the usual ones"
     forms = forms if asked else "in the usual forms; the prompt asks for none"
-    finding = (warning if excused else error)(
+    yield (warning if evidence.needs_more_than_text else error)(
         "No answer earns anything: the reward is broken, or a good answer looks different from all that were tried.",
         f"{evidence.gold.tried + len(evidence.answers)} answers were tried, made from the columns {columns}, as text, "
         f"JSON and code, {forms}",
         f"Write down a perfect answer in gold_completion{_CALLS * unknown}; "
         "if that earns nothing either, correct compute_reward.",
+        code=gold_stub(evidence, example) + (calls_stub(evidence, example) if unknown else ""),
     )
-    code = gold_stub(evidence, example) + (calls_stub(evidence, example) if unknown else "")
-    yield replace(finding, code=code)
 
 
 def gold_stub(evidence: Evidence, example: Example) -> str:
@@ -116,14 +112,13 @@ def gold_scores_low(evidence: Evidence) -> Iterator[Finding]:
     yield from _other_column(evidence)
     if not answers or not low:
         return
-    excused = evidence.needs_more_than_text and not evidence.gold_overridden
     best = evidence.gold.best.name if evidence.gold.best else ""
     truths_of = [
         [evidence.truth(answer.example) or "" for answer in each]
         for each in (low, [a for a in answers if a not in low])
     ]
     common = probe_answers.set_apart(*truths_of)
-    yield (error if len(low) * 2 >= len(answers) and not excused else warning)(
+    yield (error if len(low) * 2 >= len(answers) and not evidence.needs_more_than_text else warning)(
         f"The gold answer earns no more than nonsense on {len(low)} of {len(answers)} rows.",
         f"{quote(low[0].text)} ({best}) earned {earned(low[0])}; nonsense earns {_floor_on(evidence, low[0]):g}"
         + f"; their answers, and no others, {common}" * bool(common),
@@ -171,10 +166,10 @@ def unasked_form(evidence: Evidence) -> Iterator[Finding]:
     told = asked_forms(evidence.system_prompt)
     # Labels, keys and quotes in a row's own text are mostly those of its data: `Question: …`, `{"id": 3}`.
     forms = [form for form in found.asked if form in told or _MARKS.match(form.template)]
-    if best is None or best.label == OWN or not found.works or evidence.gold_doubtful:
+    if best is None or best.label == OWN_GOLD or not found.works or evidence.gold_doubtful:
         return
     if not forms or best.form in found.asked:
-        yield from _untold_form(evidence)
+        yield from _unmentioned_form(evidence)
         yield from _refused_spelling(evidence)
         return
     if best.form.template.startswith(THOUGHT):
@@ -190,10 +185,10 @@ def unasked_form(evidence: Evidence) -> Iterator[Finding]:
         )
 
 
-def _untold_form(evidence: Evidence) -> Iterator[Finding]:
-    """Nothing earns without marks that the model is told nothing of."""
+def _unmentioned_form(evidence: Evidence) -> Iterator[Finding]:
+    """Nothing earns without marks that the prompt does not mention."""
     found, best = evidence.gold, evidence.gold.best
-    told = (not is_untold(best.form, evidence.prompt(example)) for example in evidence.sample) if best else ()
+    told = (not is_unmentioned(best.form, evidence.prompt(example)) for example in evidence.sample) if best else ()
     if best is None or any(told) or not evidence.system_prompt.strip():
         return  # that there is no system prompt is reported by system-prompt-missing
     plain = [paid for way, paid in found.earned.items() if way.label == best.label and way.form is PLAIN]
@@ -211,7 +206,7 @@ def _refused_spelling(evidence: Evidence) -> Iterator[Finding]:
     if best is None or shown is None or best.form is not PLAIN or best.label not in (evidence.sample[0]["task"] or {}):
         return
     value = (evidence.sample[0]["task"] or {})[best.label]
-    asked = [f"{best.label} as {each.how}" for each in spellings(value, shown[1])]
+    asked = [f"{best.label} as {how}" for how, _ in spellings(value, shown[1])]
     tried = [way for way in found.ways if way.label in asked and way.form is PLAIN]
     if tried and max(found.earned[way] for way in tried) <= found.floor + 1e-9:
         text, other = (quote(found.text(evidence.sample[0], way) or "") for way in (tried[0], best))
@@ -225,7 +220,12 @@ def _refused_spelling(evidence: Evidence) -> Iterator[Finding]:
 def _punished_thought(evidence: Evidence) -> Iterator[Finding]:
     """The prompt asks for reasoning, and the answer earns nothing after it."""
     worked = evidence.best("worked-gold")
-    if worked and evidence.gold_works and not evidence.grouped and (evidence.share("worked-gold") or 0.0) < LOST:
+    if (
+        worked
+        and evidence.gold_works
+        and not evidence.grouped
+        and (evidence.share("worked-gold") or 0.0) < REFUSED_SHARE
+    ):
         yield warning(
             "The reasoning that the prompt asks for costs the reward.",
             beside_gold(evidence, "worked-gold"),
@@ -239,12 +239,12 @@ def gold_unknown(evidence: Evidence) -> Iterator[Finding]:
         hook = evidence.gold.raised_in
         yield warning(f"{hook} raised.", evidence.gold.error, f"Correct {hook}.")
     elif not evidence.gold_text_known or evidence.gold_doubtful:
-        finding = warning(
+        yield warning(
             "No gold answer is known, so half of the probes have no measure.",
             _best_guess(evidence) if evidence.gold_doubtful else "the task has no column that could be the answer",
             "Override gold_completion(cls, example) to return a good answer.",
+            code=gold_stub(evidence, evidence.sample[0]),
         )
-        yield replace(finding, code=gold_stub(evidence, evidence.sample[0]))
 
 
 def _best_guess(evidence: Evidence) -> str:

@@ -18,24 +18,19 @@ from benchmax.errors import UsageError
 def failures(
     evidence: Evidence, hook: str, title: str, fix: str, what: str = "rollouts", but: type[Exception] | tuple[()] = ()
 ) -> Iterator[Finding]:
-    """An error if calls of the hook failed, except for errors of the kind `but`; one of ours brings its own `fix`."""
+    """An error if calls of the hook failed, except with errors of the kind `but`; a UsageError has its own advice."""
     calls = evidence.hook(hook)
     failed = [call for call in calls if call.error and not isinstance(call.error, but)]
     if failed:
-        fix = _advice(failed[0].error) or signature_fix(failed[0]) or fix
+        # A UsageError says how the environment is to be used; errors about time or processes do not.
+        own = advice(failed[0].error) if isinstance(failed[0].error, UsageError) else ""
+        fix = own or signature_fix(failed[0]) or fix
         yield error(title, f"in {len(failed)} of {len(calls)} {what}: {failed[0].message}", fix)
 
 
 def signature_fix(call: HookCall) -> str:
     """How to write the hook, where it does not take the arguments it is given; else nothing."""
-    if not refused_call(call.error):
-        return ""
-    return f"Write it as it is called: {signature_of(call.hook)}."
-
-
-def _advice(failure: Exception | None) -> str:
-    """What an environment says that is wrong with how it is used; nothing of errors about time or processes."""
-    return advice(failure) if isinstance(failure, UsageError) else ""
+    return f"Write it as it is called: {signature_of(call.hook)}." if refused_call(call.error) else ""
 
 
 @check("init-fails", "init_rollout succeeds", called("init_rollout"))

@@ -169,7 +169,7 @@ def reward_mutates_messages(evidence: Evidence) -> Iterator[Finding]:
 
 @check("constant-reward", "different answers earn different rewards", scored)
 def constant_reward(evidence: Evidence) -> Iterator[Finding]:
-    totals = {round(total_of(answer), 9) for answer in evidence.scored}
+    totals = {total for each in evidence.totals for total in each}
     if len(totals) != 1 or len(evidence.scored) < 2:
         return
     value = totals.pop()
@@ -185,11 +185,8 @@ def constant_reward(evidence: Evidence) -> Iterator[Finding]:
 
 @check("reward-ignores-completion", "the reward looks at the answer", scored)
 def reward_ignores_completion(evidence: Evidence) -> Iterator[Finding]:
-    totals: dict[str, list[float]] = defaultdict(list)
-    for answer in evidence.scored:
-        totals[answer.example["id"]].append(round(total_of(answer), 9))
-    tried = [each for each in totals.values() if len(each) > 3]
-    everywhere = {total for each in totals.values() for total in each}
+    tried = [each for each in evidence.totals if len(each) > 3]
+    everywhere = {total for each in evidence.totals for total in each}
     if len(tried) > 1 and all(len(set(each)) == 1 for each in tried) and len(everywhere) > 1:
         yield error(
             "The reward depends on the row alone.",
@@ -200,15 +197,11 @@ def reward_ignores_completion(evidence: Evidence) -> Iterator[Finding]:
 
 @check("nondeterministic-reward", "the same answer earns the same", repeated)
 def nondeterministic_reward(evidence: Evidence) -> Iterator[Finding]:
-    scored = [[each for each in same if each.total is not None] for same in evidence.repeats]
-    totals = [list(map(total_of, same)) for same in scored if same]
-    widest = max(totals, key=lambda each: max(each) - min(each), default=[0.0])
-    spread = max(widest) - min(widest)
-    if spread > 1e-6:
-        answer = [same for same in scored if same][totals.index(widest)][0]
+    if evidence.noise > 1e-6:
+        same = evidence.most_varied
         yield (error if evidence.erratic else warning)(
             "The same answer earns different rewards.",
-            f"{quote(answer.text)} earned {', '.join(f'{total:g}' for total in widest)}",
+            f"{quote(same[0].text)} earned {', '.join(f'{total_of(each):g}' for each in same)}",
             "Take chance, time and the memory of earlier answers out of the reward. For a judge, set temperature 0 and "
             "cache its verdicts.",
         )

@@ -3,23 +3,24 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from difflib import get_close_matches
 from statistics import fmean
-from typing import NamedTuple
 
 from benchmax.doctor import probe_answers
 from benchmax.doctor.evidence import Evidence, ToolTrial
 from benchmax.doctor.findings import Finding, error, info, warning
 from benchmax.doctor.quoting import first_few, quote
 from benchmax.doctor.registry import check, environment, tools, tried_tools
-from benchmax.envs.base_env import overrides
+from benchmax.doctor.tool_arguments import properties_of, schema_of
 from benchmax.envs.reward_helpers import content_text
 from benchmax.envs.types import ToolDefinition, ToolResult
 from benchmax.errors import DeadlineExceeded, ToolError
 from benchmax.rollouts.record import Rollout
 from benchmax.rollouts.toolbox import tool_calls_of
 
+_TEXTUAL = (str, bytes, ToolResult, dict, list, tuple, int, float)
+"""What a tool may return: the model is shown it as text."""
 _BUGS = (NameError, AttributeError, NotImplementedError, ImportError, AssertionError, RecursionError)
 
 
@@ -35,25 +36,21 @@ def tool_schema_invalid(evidence: Evidence) -> Iterator[Finding]:
         if unknown := _required_unknown(tool):
             yield error(
                 f"No call of {tool.name} can be right: its schema requires what it does not define.",
-                f"required names {', '.join(unknown)}; the properties are {', '.join(_properties(tool))}",
+                f"required names {', '.join(unknown)}; the properties are {', '.join(properties_of(tool))}",
                 f"Name in required only what is in properties{_meant(unknown[0], tool)}.",
             )
 
 
 def _required_unknown(tool: ToolDefinition) -> list[str]:
     """The required arguments that the schema neither defines nor lets through."""
-    schema, properties = tool.input_schema or {}, _properties(tool)
+    schema, properties = schema_of(tool), properties_of(tool)
     open_ended = schema.get("additionalProperties") or schema.get("patternProperties")
     required = schema.get("required") if properties and not open_ended else ()
     return [str(name) for name in required or () if name not in properties]
 
 
-def _properties(tool: ToolDefinition) -> Mapping[str, object]:
-    return (tool.input_schema or {}).get("properties") or {}
-
-
 def _meant(name: str, tool: ToolDefinition) -> str:
-    near = get_close_matches(name, _properties(tool), n=1)
+    near = get_close_matches(name, properties_of(tool), n=1)
     return f": {near[0]!r} instead of {name!r}" if near else ""
 
 
@@ -77,10 +74,8 @@ def tool_description_missing(evidence: Evidence) -> Iterator[Finding]:
 
 @check("tools-not-served", "run_tool serves every listed tool", tools)
 def tools_not_served(evidence: Evidence) -> Iterator[Finding]:
-    assert evidence.env is not None
-    names = [tool.name for tool in evidence.tools]
-    if not overrides(evidence.env, "run_tool"):
-        listed = f"list_tools returns {', '.join(names)}"
+    if not evidence.overrides("run_tool"):
+        listed = f"list_tools returns {', '.join(tool.name for tool in evidence.tools)}"
         yield error("Tools are listed, but run_tool is not written.", listed, "Override run_tool.")
         return
     if unknown := sorted({trial.tool for trial in evidence.tool_trials if _unknown(trial)}):
@@ -97,10 +92,7 @@ def _unknown(trial: ToolTrial) -> bool:
 
 @check("tool-raises", "no tool fails on arguments its schema allows", tried_tools)
 def tool_raises(evidence: Evidence) -> Iterator[Finding]:
-    assert evidence.env is not None
-    if not overrides(evidence.env, "run_tool"):
-        return
-    for trial in _once_each([*evidence.tool_trials, *evidence.edge_trials]):
+    for trial in _once_each(_trials(evidence)) if evidence.overrides("run_tool") else ():
         if trial.call is None:
             yield info(
                 f"{trial.tool} was not tried.",
@@ -127,10 +119,9 @@ def tool_raises(evidence: Evidence) -> Iterator[Finding]:
 
 @check("tool-returns-no-text", "every tool returns text", tried_tools)
 def tool_returns_no_text(evidence: Evidence) -> Iterator[Finding]:
-    trials = [each for each in (*evidence.tool_trials, *evidence.edge_trials) if _returns_no_text(each)]
-    for trial in {each.tool: each for each in reversed(trials)}.values():
-        assert trial.call is not None
-        value = trial.call.value
+    trials = [(each, each.call.value) for each in _trials(evidence) if each.call and not each.call.error]
+    odd = [(trial, value) for trial, value in trials if not isinstance(value, _TEXTUAL)]
+    for trial, value in {trial.tool: (trial, value) for trial, value in reversed(odd)}.values():
         yield (warning if value is None else error)(
             f"{trial.tool} returns {type(value).__name__}, not text.",
             f"{trial.tool}({_arguments(trial)}) → {type(value).__name__}; the model is shown {trial.text!r}",
@@ -138,34 +129,11 @@ def tool_returns_no_text(evidence: Evidence) -> Iterator[Finding]:
         )
 
 
-def _returns_no_text(trial: ToolTrial) -> bool:
-    if trial.call is None or trial.call.error:
-        return False
-    return not isinstance(trial.call.value, str | bytes | ToolResult | dict | list | tuple | int | float)
+def _calls_in(rollout: Rollout) -> Iterator[tuple[str, str, bool]]:
+    """The tool, the call in words, and whether it failed or returned nothing, for each call of a rollout.
 
-
-class GoldCall(NamedTuple):
-    """One tool call of a solution that the environment itself tells, and what came back."""
-
-    tool: str
-    arguments: str
-    result: str
-    ok: bool
-
-    @property
-    def failed(self) -> bool:
-        return not self.ok or not self.result.strip()
-
-
-def _gold_calls(evidence: Evidence) -> list[GoldCall]:
-    """Those of `gold_tool_calls` and `demonstrate`; calls that the doctor makes up prove nothing when they fail."""
-    told = evidence.env is not None and overrides(evidence.env, "gold_tool_calls")
-    answers = [each for each in evidence.answers if each.kind == "gold"] if told else evidence.demonstrated
-    return [call for answer in answers for call in _calls_in(answer.rollout)]
-
-
-def _calls_in(rollout: Rollout) -> Iterator[GoldCall]:
-    """The calls of a rollout; events of one turn may stand in another order than its results, by name they agree."""
+    Events of one turn may stand in another order than its results; by name they agree.
+    """
     asked = {call.id: call.arguments for message in rollout.completion for call in tool_calls_of(message)}
     events = defaultdict(list)
     for event in rollout.tool_events:
@@ -174,21 +142,26 @@ def _calls_in(rollout: Rollout) -> Iterator[GoldCall]:
         name = str(message.get("name"))
         if message["role"] == "tool" and events[name]:
             result = content_text(message.get("content"))
-            yield GoldCall(name, asked.get(message.get("tool_call_id"), ""), result, events[name].pop(0))
+            words = f"{name}({quote(asked.get(message.get('tool_call_id'), ''))}) → {quote(result)}"
+            yield name, words, not events[name].pop(0) or not result.strip()
 
 
 def _useless_to_gold(evidence: Evidence) -> Iterator[Finding]:
-    """Tools whose calls in a solution mostly end in an error, or give nothing."""
-    calls: dict[str, list[GoldCall]] = defaultdict(list)
-    for call in _gold_calls(evidence):
-        calls[call.tool].append(call)
-    for name, made in calls.items():
-        failed = [call for call in made if call.failed]
-        if len(failed) * 2 > len(made):
+    """Tools whose calls in the environment's own solutions mostly end in an error, or return nothing.
+
+    Calls that the doctor makes up prove nothing when they fail.
+    """
+    golds = [each for each in evidence.answers if each.kind == "gold"]
+    made: dict[str, list[tuple[str, bool]]] = defaultdict(list)
+    for answer in golds if evidence.overrides("gold_tool_calls") else evidence.demonstrated:
+        for name, words, fails in _calls_in(answer.rollout):
+            made[name].append((words, fails))
+    for name, calls in made.items():
+        failed = [words for words, fails in calls if fails]
+        if len(failed) * 2 > len(calls):
             yield warning(
                 f"{name} gives the solution itself nothing to work with.",
-                f"{len(failed)} of its {len(made)} calls in gold answers came back as an error or empty: "
-                f"{name}({quote(failed[0].arguments)}) → {quote(failed[0].result)}",
+                f"{len(failed)} of its {len(calls)} calls in gold answers came back as an error or empty: {failed[0]}",
                 "Correct run_tool, or the calls of gold_tool_calls and demonstrate; a model that calls it learns that "
                 "tools are useless.",
             )
@@ -218,7 +191,7 @@ def leaks_ground_truth_tool(evidence: Evidence) -> Iterator[Finding]:
 
 
 def _wanted(evidence: Evidence, trial: ToolTrial) -> str | None:
-    """What a solution gives to this tool, and the prompt does not tell: the tool itself should not, either."""
+    """An argument of this tool in a solution that the prompt does not contain: the tool should not reveal it either."""
     turns = [turn for turn in evidence.gold.found.get(trial.example["id"], ()) if isinstance(turn, tuple)]
     given = [
         value for turn in turns for call in turn if call.name == trial.tool for value in call.arguments_dict().values()
@@ -230,6 +203,10 @@ def _wanted(evidence: Evidence, trial: ToolTrial) -> str | None:
 
 def _given(trial: ToolTrial, truth: str) -> bool:
     return any(probe_answers.mentions(str(value), truth) for value in trial.arguments.values())
+
+
+def _trials(evidence: Evidence) -> list[ToolTrial]:
+    return [*evidence.tool_trials, *evidence.edge_trials]
 
 
 def _once_each(trials: list[ToolTrial]) -> list[ToolTrial]:
@@ -250,8 +227,7 @@ def _fails(trial: ToolTrial) -> bool:
 
 def _failed_ways(evidence: Evidence, tool: str) -> int:
     """The number of different arguments with which the tool failed."""
-    failed = [trial for trial in (*evidence.tool_trials, *evidence.edge_trials) if trial.tool == tool and _fails(trial)]
-    return len({_arguments(trial) for trial in failed})
+    return len({_arguments(trial) for trial in _trials(evidence) if trial.tool == tool and _fails(trial)})
 
 
 def _arguments(trial: ToolTrial) -> str:

@@ -6,14 +6,15 @@ tried first on the next.
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import islice, product
 from typing import Any, NamedTuple
 
-from benchmax.doctor.gold.spellings import iso_dates
-from benchmax.doctor.gold.truths import question
+from benchmax.doctor.gold.answer_formats import parsed
+from benchmax.doctor.gold.ground_truths import question
+from benchmax.doctor.gold.value_formats import iso_dates
+from benchmax.doctor.tool_arguments import properties_of, schema_of
 from benchmax.envs.base_env import PROMPT_COLUMNS
 from benchmax.envs.types import Example, ToolDefinition
 
@@ -105,19 +106,15 @@ def _phrases(text: str) -> list[str]:
 
 def values_in_json(where: str, text: str) -> Iterator[Value]:
     """The values of an object, or of the first objects of a list, where the text is JSON."""
-    try:
-        parsed = json.loads(text)
-    except (ValueError, RecursionError):
-        return
-    rows = parsed if isinstance(parsed, list) else [parsed]
-    for row in rows[:3]:
+    value = parsed(text)
+    for row in value[:3] if isinstance(value, list) else [value]:
         if isinstance(row, Mapping):
             yield from (Value(f"{key} of {where}", value) for key, value in row.items())
 
 
 def arguments(tool: ToolDefinition, found: Sequence[Value]) -> Iterator[Arguments]:
     """Arguments its schema may accept, made from the values."""
-    properties = _properties(tool)
+    properties = properties_of(tool)
     required = [name for name in _required(tool) if name in properties] or list(properties)
     choices = [[(name, *choice) for choice in _choices(name, properties[name], found)] for name in required]
     if all(choices):
@@ -126,7 +123,7 @@ def arguments(tool: ToolDefinition, found: Sequence[Value]) -> Iterator[Argument
         for ranked in sorted(islice(ranks, MOST_TRIED), key=sum)[:PER_TOOL]:
             picked = [choices[at][rank] for at, rank in enumerate(ranked)]
             yield Arguments({name: value for name, _, value in picked}, tuple(place for _, place, _ in picked))
-    if properties and not _schema(tool).get("required"):
+    if properties and not schema_of(tool).get("required"):
         yield Arguments({}, ())
 
 
@@ -135,12 +132,13 @@ def one_for_each(tool: ToolDefinition, example: Example) -> Iterator[list[Argume
     names = _required(tool)
     for column, value in _columns(example).items():
         if isinstance(value, list | Mapping):
-            made = [_entry(names, entry) for entry in islice(_entries(value), MOST_OF_A_KIND + 1)]
+            entries = value.items() if isinstance(value, Mapping) else value
+            made = [_entry(names, entry) for entry in islice(entries, MOST_OF_A_KIND + 1)]
             if 1 < len(made) <= MOST_OF_A_KIND and all(made):
                 yield [Arguments(each, (f"each of column {column}",) * len(each)) for each in made if each]
 
 
-def told_calls(tools: Sequence[ToolDefinition], example: Example) -> Iterator[list[tuple[ToolDefinition, Arguments]]]:
+def calls_in_row(tools: Sequence[ToolDefinition], example: Example) -> Iterator[list[tuple[ToolDefinition, Arguments]]]:
     """Calls that the row itself holds: arguments under their names, or tools' names with their arguments."""
     row = {name: _decoded(value) for name, value in _columns(example).items()}
     lists = [value for value in row.values() if isinstance(value, list)]
@@ -149,13 +147,13 @@ def told_calls(tools: Sequence[ToolDefinition], example: Example) -> Iterator[li
         # Of a final state only what the row does not begin with has to be done.
         new = [each for each in entries if not any(each in other for other in lists if other is not value)]
         for some in [entries] if len(new) in (0, len(entries)) else [new, entries]:
-            told = [_told(tools, entry, place) for entry in some[: MOST_OF_A_KIND + 1]]
-            if 0 < len(told) <= MOST_OF_A_KIND and all(told):
-                yield [each for each in told if each]
+            calls = [_call_in(tools, entry, place) for entry in some[: MOST_OF_A_KIND + 1]]
+            if 0 < len(calls) <= MOST_OF_A_KIND and all(calls):
+                yield [each for each in calls if each]
 
 
-def _told(tools: Sequence[ToolDefinition], entry: Any, place: str) -> tuple[ToolDefinition, Arguments] | None:
-    """One call that an entry tells, by the tool's name and a mapping beside it, or by the names of its parameters."""
+def _call_in(tools: Sequence[ToolDefinition], entry: Any, place: str) -> tuple[ToolDefinition, Arguments] | None:
+    """The call in an entry: a tool's name and a mapping beside it, or a mapping with the names of its parameters."""
     if not isinstance(entry, Mapping):
         return None
     nested = [each for each in entry.values() if isinstance(each, Mapping)]
@@ -166,17 +164,14 @@ def _told(tools: Sequence[ToolDefinition], entry: Any, place: str) -> tuple[Tool
         needed = set(_required(tool))
         made = next((each for each in ([*given, {}] if named else [entry]) if needed <= set(each)), None)
         if made is not None and (named or needed):
-            known = {name: made[name] for name in _properties(tool) if name in made}
+            known = {name: made[name] for name in properties_of(tool) if name in made}
             return tool, Arguments(known, (place,) * len(known))
     return None
 
 
 def _decoded(value: Any) -> Any:
     """Calls and arguments may be written as JSON, as the wire has them."""
-    try:
-        return json.loads(value) if isinstance(value, str) and value[:1] in ("{", "[") else value
-    except (ValueError, RecursionError):
-        return value
+    return parsed(value) if isinstance(value, str) and value[:1] in ("{", "[") else value
 
 
 def _columns(example: Example) -> dict[str, Any]:
@@ -184,21 +179,9 @@ def _columns(example: Example) -> dict[str, Any]:
     return {name: value for name, value in row.items() if name not in (*PROMPT_COLUMNS, "init_rollout_args")}
 
 
-def _schema(tool: ToolDefinition) -> Mapping[str, Any]:
-    return tool.input_schema if isinstance(tool.input_schema, Mapping) else {}
-
-
-def _properties(tool: ToolDefinition) -> Mapping[str, Any]:
-    return _schema(tool).get("properties") or {}
-
-
 def _required(tool: ToolDefinition) -> list[str]:
     """The parameters that a call must have; all of them where none is said to be."""
-    return list(_schema(tool).get("required") or _properties(tool))
-
-
-def _entries(value: list[Any] | Mapping[str, Any]) -> Iterator[Any]:
-    return iter(value.items()) if isinstance(value, Mapping) else iter(value)
+    return list(schema_of(tool).get("required") or properties_of(tool))
 
 
 def _entry(names: Sequence[str], entry: Any) -> dict[str, Any] | None:
@@ -230,16 +213,12 @@ def _choices(name: str, schema: Any, found: Sequence[Value]) -> list[tuple[str, 
         )
         for key, (place, cast) in fitting.items()
     }
-    for number in _usual_numbers(schema) if kind in ("integer", "number") else ():
+    # What counts begin with: the first page, the least that is allowed.
+    usual = (schema.get("default"), schema.get("minimum"), 1, 2, 3) if kind in ("integer", "number") else ()
+    for number in (each for each in usual if type(each) is int):
         fitting.setdefault(repr(number), (USUAL_NUMBER, number))
         unlikely.setdefault(repr(number), (True, True))
     return [fitting[key] for key in sorted(fitting, key=unlikely.__getitem__)][:PER_PARAMETER]
-
-
-def _usual_numbers(schema: Mapping[str, Any]) -> Iterator[int]:
-    """What counts begin with: the first page, the least that is allowed."""
-    given = [schema.get("default"), schema.get("minimum"), 1, 2, 3]
-    yield from (number for number in given if type(number) is int)
 
 
 def _cast(value: Any, kind: Any) -> Any:

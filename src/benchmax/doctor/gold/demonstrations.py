@@ -10,7 +10,7 @@ import logging
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from benchmax.doctor.gold.finder import DOUBTED, Gold, Way
+from benchmax.doctor.gold.answer_search import LEAST_TRUSTED, Gold, Way
 from benchmax.doctor.gold.tool_search import ProgramSearch
 from benchmax.doctor.probe_answers import REFUSAL
 from benchmax.doctor.probe_player import ProbePlayer
@@ -23,9 +23,9 @@ from benchmax.rollouts.record import Rollout
 logger = logging.getLogger(__name__)
 
 SCRIPT, SEARCHED, GOLD = "demonstrate", "searched", "gold"
-WAYS = 4
+MOST_WAYS = 4
 """Ways to write the gold answer that are tried on a row which the best one does not solve."""
-PILOTS = 4
+MOST_MISSES = 4
 """Rows without a solution by tool calls, from the first on, after which the search ends."""
 
 
@@ -61,9 +61,14 @@ class Demonstrator:
             if rollout.reward is not None and rollout.reward > self.gold.floor + 1e-9:
                 return Demonstration(example, turns, rollout.reward, SCRIPT)
         written = await self._from_gold(example)
-        if written is not None and written.reward < DOUBTED and self.gold.best is not None and self.gold.best.guessed:
+        if (
+            written is not None
+            and written.reward < LEAST_TRUSTED
+            and self.gold.best is not None
+            and self.gold.best.guessed
+        ):
             written = None  # made from columns that hold no answer: half a solution, which teaches to stop there
-        if self._search is None or (self._misses >= PILOTS and not self._solved):
+        if self._search is None or (self._misses >= MOST_MISSES and not self._solved):
             return written
         found = await self._from_search(example, written)
         self._solved |= found is not None
@@ -86,7 +91,7 @@ class Demonstrator:
     async def _from_gold(self, example: Example) -> Demonstration | None:
         """The answer written the best way; where that earns nothing, the other ways and a refusal."""
         best = self.gold.best
-        ways = [way for way in self.gold.ways[:WAYS] if not way.with_tools]
+        ways = [way for way in self.gold.ways[:MOST_WAYS] if not way.with_tools]
         shown = await self._written(example, [best] if best and not best.with_tools else ways[:1])
         if shown is not None and best is not None and shown.reward >= self.gold.earned[best] - 1e-9:
             return shown

@@ -7,11 +7,12 @@ to which column; the final query then selects the other columns.
 from __future__ import annotations
 
 import re
-from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from itertools import combinations
 from typing import Any, NamedTuple
 
 from benchmax.doctor.probe_answers import mentions
+from benchmax.doctor.tool_arguments import properties_of
 from benchmax.envs.types import ToolDefinition
 
 _TABLE = re.compile(r"\b([A-Za-z_]\w*)\s*\(\s*([A-Za-z_]\w*(?:\s+\w+)?(?:\s*,\s*[A-Za-z_]\w*(?:\s+\w+)?)+)\s*\)")
@@ -31,8 +32,7 @@ class TableShape(NamedTuple):
 
 def statement_parameter(tool: ToolDefinition) -> str | None:
     """The one text parameter of a tool that takes SQL; None for any other tool."""
-    schema: Mapping[str, Any] = tool.input_schema if isinstance(tool.input_schema, Mapping) else {}
-    properties: Mapping[str, Any] = schema.get("properties") or {}
+    properties = properties_of(tool)
     if len(properties) != 1 or not _MENTIONS_SQL.search(f"{tool.name} {tool.description} {' '.join(properties)}"):
         return None
     return next(iter(properties))

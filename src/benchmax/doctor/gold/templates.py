@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping
 
-from benchmax.doctor.gold.forms import QUOTED
+from benchmax.doctor.gold.answer_formats import QUOTED
 
 LONGEST = 400
 """Characters of a template; a longer one is an explanation."""

@@ -2,11 +2,11 @@
 
 Four ways are tried. *Looking up*: call tools with values of the prompt and of earlier results until a result contains
 the truth. *Querying*: the same with SQL. *Doing*: a call for each entry of a list of the row, or a list of calls which
-is extended by whatever raises the reward. *Quoting*: say what a tool has told. What solved one row is tried first on
-the next, so that after the first few a row takes a handful of calls.
+is extended by whatever raises the reward. *Quoting*: repeat what a tool returned. What solved one row is tried first on
+the next, so that a row takes a handful of calls after the first few.
 
 A call with a number that the model cannot know would teach it to guess. Between bounds that the prompt names, the
-number is approached by halves instead, as one who listens to the tool's answers does.
+number is approached by halves instead, which a model can do from the tool's answers.
 """
 
 from __future__ import annotations
@@ -19,22 +19,25 @@ from dataclasses import dataclass, field
 from functools import partial
 from itertools import zip_longest
 from time import perf_counter
+from typing import TypeAlias
 
+from benchmax.doctor.gold.answer_formats import PLAIN, Form, asked_forms
+from benchmax.doctor.gold.answer_search import FULL_REWARD
 from benchmax.doctor.gold.call_values import (
     USUAL_NUMBER,
     Arguments,
     Value,
     arguments,
+    calls_in_row,
     one_for_each,
-    told_calls,
     values,
     values_in_json,
 )
-from benchmax.doctor.gold.forms import PLAIN, Form, asked_forms
+from benchmax.doctor.gold.ground_truths import question
 from benchmax.doctor.gold.sql_queries import find_query, statement_parameter, tables
-from benchmax.doctor.gold.truths import question
 from benchmax.doctor.probe_answers import tells
 from benchmax.doctor.probe_player import PlayedAnswer, Probe, ProbePlayer
+from benchmax.doctor.tool_arguments import properties_of
 from benchmax.envs.reward_helpers import content_text
 from benchmax.envs.types import Example, ToolCall, ToolDefinition
 from benchmax.models.scripted import ScriptedModel
@@ -44,19 +47,18 @@ from benchmax.rollouts.toolbox import BadToolCall, Toolbox, as_result
 DEPTH = 3
 """Look-ups in a row."""
 BEAM = 6
-ACTIONS = 6
+MOST_ACTIONS = 6
 """Calls in a row that change something."""
-REACTIONS = 12
-"""Calls with what an earlier one has told, after each path."""
-REPEATS = 12
-"""Times the same call is made, where nothing tells how often."""
-PLAYS = 1500
+MOST_REACTIONS = 12
+"""Calls with a value of an earlier result, after each path."""
+MOST_REPEATS = 12
+"""Times the same call is made, where nothing says how often."""
+MOST_PLAYS = 1500
 """Rollouts for one example."""
-WIDE = 36
+WIDE_BEAM = 36
 """First calls that are followed by a second one, where no single call earns anything."""
-QUOTED, QUOTED_VALUES, QUOTED_FORMS = 40, 4, 2
+QUOTED_RESULTS, QUOTED_VALUES, QUOTED_FORMS = 40, 4, 2
 """Results that are quoted, values in one of them, and forms that the prompt asks for."""
-ENOUGH = 1 - 1e-9
 _WHOLE = re.compile(r"(?<![\w.])-?\d+\b(?!\.\d)")
 _BETWEEN = re.compile(r"\b(?:between|from)\s+(-?\d+)\s+(?:and|to)\s+(-?\d+)\b", re.IGNORECASE)
 
@@ -88,6 +90,20 @@ class Path:
         return [step.call for step in self.steps]
 
 
+@dataclass(frozen=True, slots=True)
+class Goal:
+    """A row to solve: `answer`, said after the right calls, earns more than `least`."""
+
+    example: Example
+    truth: str | None
+    answer: str
+    least: float
+
+
+Solution: TypeAlias = tuple[Path, float]
+"""Calls after which the answer earns, and what it earns."""
+
+
 class ProgramSearch:
     """Searches one environment's rows, one after the other, and reuses what solved earlier ones."""
 
@@ -113,10 +129,11 @@ class ProgramSearch:
         """The calls after which `answer`, or what a tool said, earns more than `least`, that text and what it earns."""
         ways = {"look up": self._look_up, "query": self._query, "do": self._do, "quote": self._quote}
         self._began = perf_counter()
+        goal = Goal(example, truth, answer, least)
         try:
             # The way that solved the last row goes first.
             for name in sorted(ways, key=lambda name: name != self.last):
-                found = None if self.over else await ways[name](example, truth, answer, least)
+                found = None if self.over else await ways[name](goal)
                 if found is not None:
                     path, reward = found
                     self.last = name
@@ -128,18 +145,15 @@ class ProgramSearch:
 
     # Looking up
 
-    async def _look_up(
-        self, example: Example, truth: str | None, answer: str, least: float
-    ) -> tuple[Path, float] | None:
-        if not truth:
-            return None
+    async def _look_up(self, goal: Goal) -> Solution | None:
         # First the calls that solved earlier rows; if those do not lead to it, all there are.
-        for eager in (True, False) if self.solved_with else (False,):
-            if (found := await self._follow(example, truth, answer, least, eager)) is not None:
-                return await self._page_by_page(example, answer, found)
+        eagerness = (True, False) if self.solved_with else (False,)
+        for eager in eagerness if goal.truth else ():
+            if (found := await self._follow(goal, eager)) is not None:
+                return await self._page_by_page(goal, found)
         return None
 
-    async def _page_by_page(self, example: Example, answer: str, found: tuple[Path, float]) -> tuple[Path, float]:
+    async def _page_by_page(self, goal: Goal, found: Solution) -> Solution:
         """The same with the calls before one that merely counts: who does not know the page begins with the first."""
         path, reward = found
         *before, last = path.steps
@@ -149,23 +163,18 @@ class ProgramSearch:
             return found
         pages = [{**given, counted[0]: at} for at in range(1, given[counted[0]] + 1)]
         steps = [Step(ToolCall(last.call.name, json.dumps(page, ensure_ascii=False)), last.places) for page in pages]
-        whole = Path([*before, *steps], path.results)
-        earned = await self._earns(example, whole.calls, answer)
-        return (whole, earned) if earned is not None and earned >= reward - 1e-9 else found
+        return await self._solves(goal, Path([*before, *steps], path.results), reward - 1e-9) or found
 
-    async def _follow(
-        self, example: Example, truth: str, answer: str, least: float, eager: bool
-    ) -> tuple[Path, float] | None:
+    async def _follow(self, goal: Goal, eager: bool) -> Solution | None:
         frontier = [Path()]
         seen: set[str] = set()
         for _ in range(DEPTH):
             wider: list[Path] = []
             for path in frontier:
-                for longer in await self._extend(example, path, truth, eager):
-                    if tells(longer.results[-1], truth):
-                        reward = await self._earns(example, longer.calls, answer)
-                        if reward is not None and reward > least:
-                            return longer, reward
+                for longer in await self._extend(goal.example, path, goal.truth or "", eager):
+                    told = tells(longer.results[-1], goal.truth or "")
+                    if told and (found := await self._solves(goal, longer)) is not None:
+                        return found
                     if longer.results[-1] not in seen:
                         seen.add(longer.results[-1])
                         wider.append(longer)
@@ -210,24 +219,23 @@ class ProgramSearch:
 
     # Asking tables
 
-    async def _query(self, example: Example, truth: str | None, answer: str, least: float) -> tuple[Path, float] | None:
+    async def _query(self, goal: Goal) -> Solution | None:
         """A statement for a tool that takes SQL."""
         host = self.player.host
         for tool in self.tools:
             name = statement_parameter(tool)
-            shapes = tables(f"{host.env.system_prompt}\n{question(example)}\n{tool.description}") if name else []
-            if not truth or not name or not shapes:
+            shapes = tables(f"{self._shown(goal.example)}\n{tool.description}") if name else []
+            if not goal.truth or not name or not shapes:
                 continue
-            rollout = new_rollout(host, example, ScriptedModel(""))
+            rollout = new_rollout(host, goal.example, ScriptedModel(""))
             async with open_rollout(host, rollout, self.player.settings) as ready:
                 ask = partial(self._ask, rollout.id, tool.name, name)
-                known = [value.value for value in values(example, []) if not value.place.startswith("column")]
-                statement = await find_query(ask, shapes, known, truth) if ready else None
+                known = [value.value for value in values(goal.example, []) if not value.place.startswith("column")]
+                statement = await find_query(ask, shapes, known, goal.truth) if ready else None
             if statement is not None:
-                step = Step(ToolCall(tool.name, json.dumps({name: statement}, ensure_ascii=False)), ("query",))
-                reward = await self._earns(example, [step.call], answer)
-                if reward is not None and reward > least:
-                    return Path([step]), reward
+                step = _step(tool, Arguments({name: statement}, ("query",)))
+                if (found := await self._solves(goal, Path([step]))) is not None:
+                    return found
         return None
 
     async def _ask(self, rollout_id: str, tool: str, parameter: str, statement: str) -> str | None:
@@ -236,41 +244,36 @@ class ProgramSearch:
 
     # Doing
 
-    async def _do(self, example: Example, truth: str | None, answer: str, least: float) -> tuple[Path, float] | None:
+    async def _do(self, goal: Goal) -> Solution | None:
         """Calls that change something, none of which the model could only guess where there is another way."""
-        found = await self._again(example, answer) or await self._for_each(example, answer, least)
-        found = found or await self._raise(example, answer, least)
-        if found is not None:
-            self._done = [step.pattern for step in found[0].steps], found[1]
-        if found is None or (halves := self._by_halves(example, found[0])) is None:
-            return found
-        reward = await self._earns(example, halves.calls, answer)
-        return (halves, reward) if reward is not None and reward >= found[1] - 1e-9 else found
+        found = await self._again(goal) or await self._for_each(goal) or await self._raise(goal)
+        if found is None:
+            return None
+        self._done = [step.pattern for step in found[0].steps], found[1]
+        halves = self._by_halves(goal.example, found[0])
+        return found if halves is None else await self._solves(goal, halves, found[1] - 1e-9) or found
 
-    async def _again(self, example: Example, answer: str) -> tuple[Path, float] | None:
+    async def _again(self, goal: Goal) -> Solution | None:
         """The calls that solved the last row, with this one's values in the same places."""
         patterns, earned = self._done
-        steps = {step.pattern: step for step in self._actions(example, Path())}
+        steps = {step.pattern: step for step in self._actions(goal.example, Path())}
         path = Path([steps[pattern] for pattern in patterns if pattern in steps])
-        if not patterns or len(path.steps) < len(patterns):
-            return None
-        reward = await self._earns(example, path.calls, answer)
-        return (path, reward) if reward is not None and reward >= earned - 1e-9 else None
+        whole = patterns and len(path.steps) == len(patterns)
+        return await self._solves(goal, path, earned - 1e-9) if whole else None
 
-    async def _for_each(self, example: Example, answer: str, least: float) -> tuple[Path, float] | None:
+    async def _for_each(self, goal: Goal) -> Solution | None:
         """The calls that the row holds, or one with each entry of a list of it; then a tool to end, if there is one."""
-        last = [Step(ToolCall(tool.name, "{}"), ()) for tool in self.tools if not _parameters(tool)]
-        lists = [[_step(*each) for each in told] for told in told_calls(self.tools, example)]
+        example = goal.example
+        last = [_step(tool, Arguments({}, ())) for tool in self.tools if _takes_nothing(tool)]
+        lists = [[_step(*each) for each in told] for told in calls_in_row(self.tools, example)]
         lists += [[_step(tool, made) for made in each] for tool in self.tools for each in one_for_each(tool, example)]
         paths = [Path([*steps, *end]) for steps in lists for end in ([], *([step] for step in last))]
-        earned = await self._earn_all(example, [path.calls for path in paths], answer)
-        paid = [(path, reward) for path, reward in zip(paths, earned, strict=True) if reward is not None]
-        best = max(paid, key=lambda each: each[1], default=None)
-        return best if best is not None and best[1] > least + 4e-9 else None
+        best = max(await self._earning(goal, paths), key=lambda each: each[1], default=None)
+        return best if best is not None and best[1] > goal.least + 4e-9 else None
 
     def _by_halves(self, example: Example, path: Path) -> Path | None:
         """The way to a hidden number by the middle of what is left; None where the call holds no such number."""
-        (step, *others), shown = path.steps, f"{self.player.host.env.system_prompt}\n{question(example)}"
+        (step, *others), shown = path.steps, self._shown(example)
         between = [int(number) for pair in _BETWEEN.findall(shown) for number in pair]
         bounds = between or [int(number) for number in _WHOLE.findall(shown)]
         given = json.loads(step.call.arguments)
@@ -291,40 +294,37 @@ class ProgramSearch:
         calls = [ToolCall(step.call.name, json.dumps({**given, name: at})) for at in tried]
         return Path([Step(call, step.places) for call in calls])
 
-    async def _raise(self, example: Example, answer: str, least: float) -> tuple[Path, float] | None:
+    async def _raise(self, goal: Goal) -> Solution | None:
         """Extend the best paths while the reward rises; where a single call does not help, repeat it."""
-        best: tuple[Path, float] | None = None
-        least += 4e-9  # a call that changes nothing is not kept
-        beam: list[tuple[Path, float]] = [(Path(), least)]
+        best: Solution | None = None
+        least = goal.least + 4e-9  # a call that changes nothing is not kept
+        beam: list[Solution] = [(Path(), least)]
         plays = 0
-        for _ in range(ACTIONS):
-            tried: list[tuple[Path, float]] = []
+        for _ in range(MOST_ACTIONS):
+            tried: list[Solution] = []
             for path, _ in beam:
-                steps = self._actions(example, path)[: PLAYS // len(beam)][: PLAYS // ACTIONS]
-                steps += self._reactions(example, path)[:REACTIONS]
-                played = await self._play_all(example, [[*path.calls, step.call] for step in steps], answer)
-                for step, done in zip(steps, played, strict=True):
-                    if done is not None and done.total is not None:
-                        tried.append((Path([*path.steps, step], _told_by_tools(done)), done.total))
+                steps = self._actions(goal.example, path)[: MOST_PLAYS // len(beam)][: MOST_PLAYS // MOST_ACTIONS]
+                steps += self._reactions(goal.example, path)[:MOST_REACTIONS]
+                tried += await self._earning(goal, [Path([*path.steps, step]) for step in steps])
                 plays += len(steps)
             tried.sort(key=lambda each: -each[1])
             if tried and tried[0][1] > (best[1] if best else least) + 1e-9:
                 best = tried[0]
             elif best is not None:
                 return best
-            if best and best[1] >= ENOUGH:
+            if best and best[1] >= FULL_REWARD:
                 return best
-            if plays > PLAYS or self.over:
+            if plays > MOST_PLAYS or self.over:
                 break
-            beam = tried[: WIDE if best is None and len(beam) == 1 else BEAM]
-        return best or await self._repeat(example, answer, least)
+            beam = tried[: WIDE_BEAM if best is None and len(beam) == 1 else BEAM]
+        return best or await self._repeat(goal, least)
 
     def _actions(self, example: Example, path: Path) -> list[Step]:
         """Calls that might help, of each tool in turn, those that solved earlier rows first."""
         return self._sorted_steps(values(example, []), len(path.steps))
 
     def _reactions(self, example: Example, path: Path) -> list[Step]:
-        """The same with something that an earlier call has told."""
+        """The same with a value of an earlier result."""
         steps = self._sorted_steps(values(example, path.results), len(path.steps)) if path.results else []
         return [step for step in steps if any("result" in place for place in step.places)]
 
@@ -334,51 +334,56 @@ class ProgramSearch:
         steps.sort(key=lambda step: -self.solved_with[at, step.pattern])
         return steps
 
-    async def _repeat(self, example: Example, answer: str, least: float) -> tuple[Path, float] | None:
-        for step in self._actions(example, Path())[:BEAM]:
-            many = [[step.call] * times for times in range(2, REPEATS + 1)]
-            earned = await self._earn_all(example, many, answer)
-            paid = [(reward, times) for times, reward in enumerate(earned, 2) if reward is not None and reward > least]
-            if paid:
-                reward, times = max(paid, key=lambda each: (each[0], -each[1]))
-                return Path([step] * times), reward
+    async def _repeat(self, goal: Goal, least: float) -> Solution | None:
+        for step in self._actions(goal.example, Path())[:BEAM]:
+            paid = await self._earning(goal, [Path([step] * times) for times in range(2, MOST_REPEATS + 1)])
+            best = max(paid, key=lambda each: each[1], default=None)  # of equal ones the shortest
+            if best is not None and best[1] > least:
+                return best
         return None
 
     # Quoting
 
-    async def _quote(self, example: Example, truth: str | None, answer: str, least: float) -> tuple[Path, float] | None:
+    async def _quote(self, goal: Goal) -> Solution | None:
         """A call whose result, or a value in it, is the answer, though no column holds it."""
         if self.solved_with and self.last != "quote":
             return None  # rows of one environment are solved in one way
-        found = {path.results[-1]: path for path in await self._extend(example, Path(), "", False)}
-        forms = [PLAIN, *asked_forms(f"{self.player.host.env.system_prompt}\n{question(example)}")[:QUOTED_FORMS]]
-        told = [(path, text) for path in list(found.values())[:QUOTED] for text in _sayings(path.results[-1], forms)]
+        found = {path.results[-1]: path for path in await self._extend(goal.example, Path(), "", False)}
+        forms = [PLAIN, *asked_forms(self._shown(goal.example))[:QUOTED_FORMS]]
+        told = [
+            (path, text) for path in list(found.values())[:QUOTED_RESULTS] for text in _sayings(path.results[-1], forms)
+        ]
         probes = [Probe(str(at), text, ((path.steps[-1].call,),)) for at, (path, text) in enumerate(told)]
-        played = await self.player.play(example, probes) if probes else []
-        best = max(
-            (each for each in played if each.total is not None), key=lambda each: each.total or 0.0, default=None
-        )
-        if best is None or best.total is None or best.total <= least + 4e-9:
+        played = await self.player.play(goal.example, probes) if probes else []
+        paid = [(each.total, each) for each in played if each.total is not None and each.total > goal.least + 4e-9]
+        if not paid:
             return None
+        reward, best = max(paid, key=lambda each: each[0])
         path = told[int(best.kind)][0]
-        return Path(path.steps, path.results, best.text), best.total
+        return Path(path.steps, path.results, best.text), reward
 
     # Playing
 
-    async def _earns(self, example: Example, calls: Sequence[ToolCall], answer: str) -> float | None:
-        return (await self._earn_all(example, [calls], answer))[0]
+    def _shown(self, example: Example) -> str:
+        """What the model is shown before it answers."""
+        return f"{self.player.host.env.system_prompt}\n{question(example)}"
 
-    async def _earn_all(self, example: Example, many: Sequence[Sequence[ToolCall]], answer: str) -> list[float | None]:
-        """What the answer earns after each list of calls."""
-        played = await self._play_all(example, many, answer)
-        return [None if each is None else each.total for each in played]
+    async def _solves(self, goal: Goal, path: Path, least: float | None = None) -> Solution | None:
+        """The path and what the answer earns after it, where that is more than the goal asks, or at least `least`."""
+        for _, reward in await self._earning(goal, [path]):
+            if reward > goal.least if least is None else reward >= least:
+                return path, reward
+        return None
 
-    async def _play_all(
-        self, example: Example, many: Sequence[Sequence[ToolCall]], answer: str
-    ) -> list[PlayedAnswer | None]:
-        probes = [Probe(str(at), answer, tuple((call,) for call in calls)) for at, calls in enumerate(many)]
-        played = {each.kind: each for each in await self.player.play(example, probes)} if probes else {}
-        return [played.get(str(at)) for at in range(len(many))]
+    async def _earning(self, goal: Goal, paths: Sequence[Path]) -> list[Solution]:
+        """The paths after which the answer is scored, each with the tools' results, and what the answer earns."""
+        probes = [Probe(str(at), goal.answer, tuple((call,) for call in each.calls)) for at, each in enumerate(paths)]
+        played = {each.kind: each for each in await self.player.play(goal.example, probes)} if probes else {}
+        return [
+            (Path(path.steps, _told_by_tools(done)), done.total)
+            for at, path in enumerate(paths)
+            if (done := played.get(str(at))) is not None and done.total is not None
+        ]
 
 
 def _told_by_tools(played: PlayedAnswer) -> list[str]:
@@ -391,8 +396,9 @@ def _sayings(result: str, forms: Sequence[Form]) -> list[str]:
     return [form.write(text.strip()) for text in (result, *inside[:QUOTED_VALUES]) for form in forms]
 
 
-def _parameters(tool: ToolDefinition) -> bool:
-    return bool(tool.input_schema.get("properties")) if isinstance(tool.input_schema, Mapping) else True
+def _takes_nothing(tool: ToolDefinition) -> bool:
+    """Whether its schema says that the tool has no parameters."""
+    return isinstance(tool.input_schema, Mapping) and not properties_of(tool)
 
 
 def _step(tool: ToolDefinition, made: Arguments) -> Step:

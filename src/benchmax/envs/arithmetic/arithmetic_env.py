@@ -6,18 +6,18 @@ learn from. A parsable answer pays 0.2, the right one 0.8 more: empty or wordy t
 
 from __future__ import annotations
 
-import random
-import re
+import operator
 from typing import Any, ClassVar
 
 from benchmax.envs.base_env import BaseEnv
-from benchmax.envs.columns import require_columns, require_task
-from benchmax.envs.example_id import make_example
+from benchmax.envs.generated_tasks import WHOLE_ANSWER, pair_rows, question_example
+from benchmax.envs.required_columns import require_task
 from benchmax.envs.reward_helpers import extract_completion_text
 from benchmax.envs.types import Example, Messages
 
-_ANSWER = re.compile(r"<answer>\s*(-?\d{1,18})\s*</answer>")
-SHOWN: Messages = [
+NUMBERS = {"sums": (0, 9), "sums2": (10, 99)}
+"""The least and the largest number of the rows of a name."""
+WORKED_EXAMPLE: Messages = [
     {"role": "user", "content": "5 + 7?"},
     {"role": "assistant", "content": "5 + 7 = <answer>12</answer>"},
 ]
@@ -33,19 +33,13 @@ class ArithmeticEnv(BaseEnv):
 
     @classmethod
     def dataset_preprocess(cls, example: Any, **kwargs: Any) -> Example:
-        require_columns(example, "question", "ground_truth")
-        return make_example(
-            prompt_messages=[*SHOWN, {"role": "user", "content": example["question"]}],
-            task={"ground_truth": str(example["ground_truth"])},
-        )
+        return question_example(example, WORKED_EXAMPLE)
 
     @classmethod
     def load_dataset(cls, dataset_name: str = "sums", **kwargs: Any) -> tuple[list[dict[str, str]], None]:
         """`sums` (one digit) or `sums2` (two digits): rows made here, nothing is fetched."""
-        if dataset_name == "sums":
-            return make_rows(0, 9, **kwargs), None
-        if dataset_name == "sums2":
-            return make_rows(10, 99, **kwargs), None
+        if dataset_name in NUMBERS:
+            return make_rows(*NUMBERS[dataset_name], **kwargs), None
         rows, path = super().load_dataset(dataset_name, **kwargs)
         assert path is None
         return rows, None
@@ -54,13 +48,11 @@ class ArithmeticEnv(BaseEnv):
         self, rollout_id: str, messages: Messages, task: dict[str, Any] | None, **kwargs: Any
     ) -> dict[str, float]:
         truth = require_task(task, "ground_truth")["ground_truth"]
-        answer = _ANSWER.search(extract_completion_text(messages))
+        answer = WHOLE_ANSWER.search(extract_completion_text(messages))
         correct = answer is not None and int(answer[1]) == int(truth)
         return {"format": float(answer is not None), "correct": float(correct)}
 
 
 def make_rows(low: int, high: int, *, rows: int | None = None, seed: int = 0) -> list[dict[str, str]]:
     """Every sum of two numbers from `low` to `high` but the shown one, shuffled; the first `rows` of them."""
-    pairs = [(a, b) for a in range(low, high + 1) for b in range(low, high + 1) if (a, b) != (5, 7)]
-    random.Random(seed).shuffle(pairs)
-    return [{"question": f"{a} + {b}?", "ground_truth": str(a + b)} for a, b in pairs[:rows]]
+    return pair_rows("+", operator.add, range(low, high + 1), [(5, 7)], seed)[:rows]

@@ -7,34 +7,36 @@ that computes the product pays 0.2, reporting it 0.8 more; other sums and guesse
 from __future__ import annotations
 
 import json
-import random
-import re
+import operator
 from typing import Any, ClassVar
 
 from benchmax.envs.base_env import BaseEnv
 from benchmax.envs.calculator.expressions import compute
-from benchmax.envs.columns import require_columns, require_task
-from benchmax.envs.example_id import make_example
-from benchmax.envs.generated import worked
+from benchmax.envs.generated_tasks import (
+    TEXT,
+    WHOLE_ANSWER,
+    arguments_schema,
+    pair_rows,
+    question_example,
+    worked_example,
+)
+from benchmax.envs.required_columns import require_task
 from benchmax.envs.reward_helpers import extract_completion_text
 from benchmax.envs.types import Example, Messages, ToolCall, ToolDefinition
 from benchmax.errors import ToolError
 
-_ANSWER = re.compile(r"<answer>\s*(-?\d{1,18})\s*</answer>")
-CALCULATE = ToolDefinition(
-    "calculate",
-    "Computes an arithmetic expression.",
-    {"type": "object", "properties": {"expression": {"type": "string"}}, "required": ["expression"]},
-)
+CALCULATE = ToolDefinition("calculate", "Computes an arithmetic expression.", arguments_schema(expression=TEXT))
 
 
 def worked_product(a: int, b: int) -> Messages:
     product = f"{a} * {b}"
-    return worked(f"{product}?", CALCULATE.name, {"expression": product}, str(a * b), f"<answer>{a * b}</answer>")
+    return worked_example(
+        f"{product}?", CALCULATE.name, {"expression": product}, str(a * b), f"<answer>{a * b}</answer>"
+    )
 
 
 PAIRS = ((17, 23), (64, 35))
-SHOWN: Messages = [message for pair in PAIRS for message in worked_product(*pair)]
+WORKED_EXAMPLE: Messages = [message for pair in PAIRS for message in worked_product(*pair)]
 
 
 class CalculatorEnv(BaseEnv):
@@ -48,11 +50,7 @@ class CalculatorEnv(BaseEnv):
 
     @classmethod
     def dataset_preprocess(cls, example: Any, **kwargs: Any) -> Example:
-        require_columns(example, "question", "ground_truth")
-        return make_example(
-            prompt_messages=[*SHOWN, {"role": "user", "content": example["question"]}],
-            task={"ground_truth": str(example["ground_truth"])},
-        )
+        return question_example(example, WORKED_EXAMPLE)
 
     @classmethod
     def load_dataset(cls, dataset_name: str = "products", **kwargs: Any) -> tuple[list[dict[str, str]], None]:
@@ -77,18 +75,16 @@ class CalculatorEnv(BaseEnv):
         said = getattr(messages, "completion", messages)
         completion: Messages = [] if said is None or isinstance(said, str) else said  # in a text no tool was called
         computed = any(message["role"] == "tool" and message.get("content") == truth for message in completion)
-        answers = _ANSWER.findall(extract_completion_text(completion[-1:] if completion else []))
+        answers = WHOLE_ANSWER.findall(extract_completion_text(completion[-1:] if completion else []))
         correct = computed and len(answers) == 1 and int(answers[0]) == int(truth)
         return {"called": float(computed), "correct": float(correct)}
 
     @classmethod
     def gold_tool_calls(cls, example: Example) -> list[ToolCall]:
-        asked = str(example["prompt_messages"][-1]["content"]).rstrip("?")
-        return [ToolCall("calculate", json.dumps({"expression": asked}), "call_1")]
+        question_example = str(example["prompt_messages"][-1]["content"]).rstrip("?")
+        return [ToolCall("calculate", json.dumps({"expression": question_example}), "call_1")]
 
 
 def make_rows(*, rows: int | None = 1000, seed: int = 0) -> list[dict[str, str]]:
     """Products of two two-digit numbers but the shown ones, shuffled."""
-    pairs = [(a, b) for a in range(11, 100) for b in range(11, 100) if (a, b) not in PAIRS]
-    random.Random(seed).shuffle(pairs)
-    return [{"question": f"{a} * {b}?", "ground_truth": str(a * b)} for a, b in pairs[:rows]]
+    return pair_rows("*", operator.mul, range(11, 100), PAIRS, seed)[:rows]

@@ -24,11 +24,11 @@ _LARGEST = 10**_DIGITS
 _LARGEST_COUNT = 1_000
 """For factorials and choices."""
 _DECIMALS = 12
-_LARGEST_SHOWN = 10**6
+_LARGEST_DENOMINATOR = 10**6
 """The largest denominator that a result is written with."""
-_WRITTEN = str.maketrans({"×": "*", "·": "*", "÷": "/", "−": "-", "–": "-"})
+_AS_PYTHON_SIGNS = str.maketrans({"×": "*", "·": "*", "÷": "/", "−": "-", "–": "-"})
 _THOUSANDS = re.compile(r"(?<=\d),(?=\d{3}(?!\d))")
-_SIGNS: dict[type[ast.operator], Callable[[Any, Any], Any]] = {
+_OPERATORS: dict[type[ast.operator], Callable[[Any, Any], Any]] = {
     ast.Add: operator.add,
     ast.Sub: operator.sub,
     ast.Mult: operator.mul,
@@ -50,7 +50,7 @@ def compute(expression: str) -> str:
 
 
 def _as_python(expression: str) -> str:
-    text = expression.strip().translate(_WRITTEN).replace("^", "**")
+    text = expression.strip().translate(_AS_PYTHON_SIGNS).replace("^", "**")
     return text if any(char.isalpha() for char in text) else _THOUSANDS.sub("", text)
 
 
@@ -64,8 +64,8 @@ def _value(node: ast.expr) -> Number:
             return _value(operand)
         case ast.BinOp(left=left, op=ast.Pow(), right=right):
             return _bounded(_power(_value(left), _value(right)))
-        case ast.BinOp(left=left, op=sign, right=right) if type(sign) in _SIGNS:
-            return _bounded(_SIGNS[type(sign)](_value(left), _value(right)))
+        case ast.BinOp(left=left, op=sign, right=right) if type(sign) in _OPERATORS:
+            return _bounded(_OPERATORS[type(sign)](_value(left), _value(right)))
         case ast.Name(id=name) if name in _CONSTANTS:
             return _CONSTANTS[name]
         case ast.Call(func=ast.Name(id=name), args=arguments, keywords=[]) if name in _FUNCTIONS:
@@ -158,4 +158,4 @@ def _shown(value: Number) -> str:
     if scaled.denominator == 1:
         whole, decimals = divmod(abs(scaled.numerator), 10**_DECIMALS)
         return f"{'-' * (value < 0)}{whole}.{decimals:0{_DECIMALS}d}".rstrip("0")
-    return str(value) if value.denominator <= _LARGEST_SHOWN else format(float(value), f".{_DECIMALS}g")
+    return str(value) if value.denominator <= _LARGEST_DENOMINATOR else format(float(value), f".{_DECIMALS}g")

@@ -5,7 +5,7 @@ row_shapes.py   a question and its tests, out of the columns of known sets
 levels/         generated tasks
 answers.py      the code in what a model wrote
 runner.py       solutions in the sandbox; inside/ is what runs there
-scoring.py      which tests hold, and what that is worth
+reward.py       which tests hold, and what that is worth
 run_python.py   the tool of that name
 """
 

@@ -18,17 +18,18 @@ from benchmax.envs.base_env import BaseEnv
 from benchmax.envs.code import row_shapes
 from benchmax.envs.code.answers import defines, final_code
 from benchmax.envs.code.levels import DEFAULT_LEVEL, LEVELS, make_rows
+from benchmax.envs.code.reward import Case, chance, read_cases, same, worth, written
 from benchmax.envs.code.run_python import run_python
 from benchmax.envs.code.runner import Outcome, Runner, Tally, check_sandbox
-from benchmax.envs.code.scoring import Case, chance, read_cases, same, worth, written
-from benchmax.envs.columns import require_task
 from benchmax.envs.example_id import make_example
+from benchmax.envs.generated_tasks import TEXT, arguments_schema
+from benchmax.envs.required_columns import require_task
 from benchmax.envs.rollout_state import RolloutState
 from benchmax.envs.types import Example, Messages, RewardValue, ToolDefinition, Unscored
 
 logger = logging.getLogger(__name__)
 
-SHOWN: Messages = [
+WORKED_EXAMPLE: Messages = [
     {"role": "user", "content": "Write double(x) that returns x times 2.\ndouble(7) == 14"},
     {"role": "assistant", "content": "```python\ndef double(x):\n    return x * 2\n```"},
 ]
@@ -42,7 +43,7 @@ HUB: dict[str, dict[str, str]] = {
 TOOL = ToolDefinition(
     "run_python",
     "Run Python code and see what it prints. Where it defines the function, the examples of the question are tried.",
-    {"type": "object", "properties": {"code": {"type": "string"}}, "required": ["code"]},
+    arguments_schema(code=TEXT),
 )
 TOOL_TURNS, TOOL_CALLS = 6, 5
 
@@ -83,7 +84,7 @@ class CodeEnv(BaseEnv):
         shown = {"entry_point": name, "examples": row["examples"]} if row.get("examples") else {"entry_point": name}
         question: Messages = [{"role": "user", "content": row_shapes.question_of(row)}]
         return make_example(
-            prompt_messages=[*(SHOWN if row.get("level") in LEVELS else ()), *question],
+            prompt_messages=[*(WORKED_EXAMPLE if row.get("level") in LEVELS else ()), *question],
             task=task,
             init_rollout_args=shown,
         )

@@ -17,14 +17,14 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-from benchmax.envs.code.scoring import cases_to_text, read_cases
+from benchmax.envs.code.reward import cases_to_text, read_cases
 from benchmax.errors import UsageError
 
 _CALLED = re.compile(r"(?<![\w.])([A-Za-z_]\w*)\s*\(")
 _DEFINED = re.compile(r"^def +([A-Za-z_]\w*)", re.MULTILINE)
 _ASSERT = re.compile(r"^[ \t]*assert\b", re.MULTILINE)
-_NOT_ASKED = frozenset({*dir(builtins), "assert", "not", "and", "or", "in", "is", "isclose"})
-KNOWN = "tests (with entry_point), test_list, or test (with entry_point)"
+_NEVER_ASKED_FOR = frozenset({*dir(builtins), "assert", "not", "and", "or", "in", "is", "isclose"})
+TEST_COLUMNS = "tests (with entry_point), test_list, or test (with entry_point)"
 
 
 def question_of(row: Mapping[str, Any]) -> str:
@@ -44,7 +44,7 @@ def name_of(row: Mapping[str, Any]) -> str:
         if not name.isidentifier():
             raise UsageError(f"entry_point is {name!r}, which is no name of a function. Give the name alone.")
         return name
-    called = [name for each in _asserts(row) for name in _CALLED.findall(each) if name not in _NOT_ASKED]
+    called = [name for each in _asserts(row) for name in _CALLED.findall(each) if name not in _NEVER_ASKED_FOR]
     written = _DEFINED.findall(_text(row, "code"))
     if name := next((each for each in called if each in written), called[0] if called else ""):
         return name
@@ -59,7 +59,7 @@ def tests_of(row: Mapping[str, Any]) -> dict[str, Any]:
     if asserts and not source:
         source = "\n".join(asserts[1:] or asserts)
     if not _ASSERT.search(source):
-        raise UsageError(f"A row has no tests that are known here. Its columns must be {KNOWN}; stdin is not.")
+        raise UsageError(f"A row has no tests that are known here. Its columns must be {TEST_COLUMNS}; stdin is not.")
     checks = f"\ncheck({name_of(row)})" if re.search(r"^def check\(", source, re.MULTILINE) else ""
     return {"asserts": source + checks, "setup": _setup(row) if asserts else prefix_of(row)}
 

@@ -8,8 +8,8 @@ from typing import Any
 
 from benchmax import limits
 from benchmax.envs.code.answers import defines
+from benchmax.envs.code.reward import Case, same, written
 from benchmax.envs.code.runner import Outcome, Runner
-from benchmax.envs.code.scoring import Case, same, written
 from benchmax.sandbox import Result
 
 

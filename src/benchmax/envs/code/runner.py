@@ -5,7 +5,7 @@
 
 Covered: what a solution prints, writes, patches or raises; how it ends, loops or floods; what it could look for in
 memory, files and other processes. Its process is sent arguments and asked for plain data, nothing else.
-Not covered: tests that can be guessed, and a machine without a sandbox, of which `check_sandbox` tells.
+Not covered: tests that can be guessed, and a machine without a sandbox, which `check_sandbox` reports.
 """
 
 from __future__ import annotations
@@ -27,18 +27,8 @@ from benchmax.errors import RewardError, SandboxError, SandboxUnavailable
 from benchmax.sandbox import Call, Limits, Process, Result, Sandbox, insists
 
 MODULES = (
-    "bisect",
-    "collections",
-    "functools",
-    "heapq",
-    "itertools",
-    "json",
-    "math",
-    "random",
-    "re",
-    "string",
-    "typing",
-)
+    "bisect", "collections", "functools", "heapq", "itertools", "json", "math", "random", "re", "string", "typing",
+)  # fmt: skip
 """Imported once; the first of them would be imported by most solutions."""
 _INSIDE = Path(__file__).with_name("inside")
 _PACKAGE = "code_inside"
@@ -134,7 +124,7 @@ class Runner:
         for closed in [each for each in self._sandboxes if each.is_closed()]:
             self._sandboxes.pop(closed)[0].abandon()
 
-    # What is asked of it
+    # Requests
 
     async def calls(self, source: str, name: str, calls: Sequence[Sequence[Any]]) -> list[Outcome]:
         """Call a function of this source with each of these arguments, in one process."""
@@ -151,7 +141,7 @@ class Runner:
             return await sandbox.run(Call(source, limits=_limits(limits.CODE_OUTPUT_BYTES)))
 
     async def _again(self, work: Callable[[], Awaitable[T]]) -> T:
-        """What a lost sandbox did not finish is done once more; it is no fault of the solution."""
+        """Repeat what a lost sandbox did not finish: that is no fault of the solution."""
         for _ in range(_TRIES):
             try:
                 return await work()
@@ -161,14 +151,19 @@ class Runner:
 
     async def _calls(self, source: str, name: str, calls: Sequence[Sequence[Any]]) -> list[Outcome]:
         async with self._process("solution") as solution:
-            begun = await _begun(solution, source, name)
+            begun = await _heard(solution, {"code": source, "name": name})
             if begun.failed:
                 return [begun] * len(calls)
-            return await _outcomes(solution, calls)
+            found: list[Outcome] = []
+            for args in calls:
+                found.append(await _heard(solution, {"args": [plain.encode(each) for each in args], "kwargs": {}}))
+                if solution.ended:
+                    break
+            return found + found[-1:] * (len(calls) - len(found))
 
     async def _asserts(self, source: str, name: str, setup: str, tests: str) -> Tally:
         async with self._process("solution") as solution:
-            begun = await _begun(solution, source, name)
+            begun = await _heard(solution, {"code": source, "name": name})
             if begun.failed:
                 return Tally(0, 1, begun.failed, "")
             async with self._process("asserts", placed=True) as asking:
@@ -237,17 +232,14 @@ class _Line:
         return f"the process was ended by its {ended.by} limit"
 
     def close(self) -> None:
-        """It ends by itself when its line does; a while later it is made to."""
+        """Close the line, which ends the process; one that does not end by itself is killed a moment later."""
         self.ended = True
         self._writer.close()
         asyncio.get_running_loop().call_later(_GRACE_SECONDS, self._kill)
 
     def _kill(self) -> None:
         self.ended = True
-        try:
-            self._process.kill()
-        except SandboxError:
-            pass
+        self._process.kill()
 
 
 def _program(main: str) -> str:
@@ -263,19 +255,6 @@ def _limits(output_bytes: int = limits.SANDBOX_OUTPUT_BYTES) -> Limits:
         memory_bytes=limits.CODE_MEMORY_BYTES,
         output_bytes=output_bytes,
     )
-
-
-async def _begun(solution: _Line, source: str, name: str) -> Outcome:
-    return await _heard(solution, {"code": source, "name": name})
-
-
-async def _outcomes(solution: _Line, calls: Sequence[Sequence[Any]]) -> list[Outcome]:
-    found: list[Outcome] = []
-    for args in calls:
-        found.append(await _heard(solution, {"args": [plain.encode(each) for each in args], "kwargs": {}}))
-        if solution.ended:
-            break
-    return found + found[-1:] * (len(calls) - len(found))
 
 
 async def _heard(solution: _Line, message: dict[str, Any]) -> Outcome:

@@ -13,13 +13,12 @@ environment is an ordinary `BaseEnv`; rows name their part in the column `env`.
 from __future__ import annotations
 
 import asyncio
-import inspect
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, ClassVar
 
-from benchmax.envs.base_env import BaseEnv, PartFacts, overrides, with_system_prompt
+from benchmax.envs.base_env import BaseEnv, PartFacts, call_hook, overrides, with_system_prompt
 from benchmax.envs.composed.mixing import mixed
 from benchmax.envs.composed.parts import (
     PART,
@@ -116,14 +115,9 @@ class ComposedEnv(BaseEnv):
     ) -> Example:
         """What a person typed, for the part `env`; the first part when none is named."""
         name = cls._known(env or next(iter(cls.parts)))
-        made = cls.parts[name].playground_preprocess(prompt=prompt, messages=messages, **kwargs)
+        made: Example = cls.parts[name].playground_preprocess(prompt=prompt, messages=messages, **kwargs)
         arguments: dict[str, Any] = {**(made.get("init_rollout_args") or {}), PART: name}
-        return {
-            "id": made["id"],
-            "prompt_messages": made["prompt_messages"],
-            "task": None,
-            "init_rollout_args": arguments,
-        }
+        return {**made, "task": None, "init_rollout_args": arguments}
 
     @classmethod
     def load_dataset(cls, dataset_name: str = "", **kwargs: Any) -> tuple[list[dict[str, Any]], None]:
@@ -160,7 +154,7 @@ class ComposedEnv(BaseEnv):
         if part not in self._envs:
             return await self.list_tools()
         if part not in self._tools:
-            self._tools[part] = list(await _call(self._envs[part].list_tools) or ())
+            self._tools[part] = list(await call_hook(self._envs[part].list_tools) or ())
         return self._tools[part]
 
     async def run_tool(self, rollout_id: str, tool_name: str, **tool_args: Any) -> Any:
@@ -169,7 +163,7 @@ class ComposedEnv(BaseEnv):
         name = tool_name if tool_name in own else tool_name.removeprefix(f"{part}{NAMED_APART}")
         if name not in own:
             raise ToolError(f"There is no tool named {tool_name!r}. The tools are: {', '.join(own) or 'none'}.")
-        return await _call(env.run_tool, rollout_id, name, **tool_args)
+        return await call_hook(env.run_tool, rollout_id, name, **tool_args)
 
     def _begun(self, rollout_id: str) -> tuple[str, BaseEnv]:
         part = self._rollouts[rollout_id]
@@ -184,7 +178,7 @@ class ComposedEnv(BaseEnv):
         part = self._known(part_of({"task": task, "init_rollout_args": kwargs}) or self._rollouts.get(rollout_id, ""))
         score = self._envs[part].compute_reward
         given = reward_arguments(score, messages, own_task(task), own_arguments(kwargs))
-        named: Mapping[str, RewardValue] = _named(part, await _call(score, rollout_id, **given))
+        named: Mapping[str, RewardValue] = _named(part, await call_hook(score, rollout_id, **given))
         return named
 
     async def _group_reward(
@@ -203,7 +197,7 @@ class ComposedEnv(BaseEnv):
             score = self._envs[part].compute_group_reward
             own = [own_task(tasks[at]) for at in places]
             given = group_reward_arguments(score, [messages_list[at] for at in places], own)
-            results = await _call(score, [rollout_ids[at] for at in places], **given)
+            results = await call_hook(score, [rollout_ids[at] for at in places], **given)
             if len(results) != len(places):
                 raise EnvDefinitionError(
                     f"compute_group_reward of {part} returned {len(results)} results for {len(places)} rollouts. "
@@ -238,15 +232,15 @@ class ComposedEnv(BaseEnv):
     async def init_rollout(self, rollout_id: str, **rollout_args: Any) -> None:
         part = self._known(part_of({"init_rollout_args": rollout_args}))
         self._rollouts[rollout_id] = part
-        await _call(self._envs[part].init_rollout, rollout_id, **own_arguments(rollout_args))
+        await call_hook(self._envs[part].init_rollout, rollout_id, **own_arguments(rollout_args))
 
     async def release_rollout(self, rollout_id: str) -> None:
         part = self._rollouts.pop(rollout_id, None)
         if part is not None:
-            await _call(self._envs[part].release_rollout, rollout_id)
+            await call_hook(self._envs[part].release_rollout, rollout_id)
 
     async def shutdown(self) -> None:
-        done = await asyncio.gather(*(_call(env.shutdown) for env in self._envs.values()), return_exceptions=True)
+        done = await asyncio.gather(*(call_hook(env.shutdown) for env in self._envs.values()), return_exceptions=True)
         for error in done:
             if isinstance(error, BaseException):
                 raise error
@@ -303,11 +297,10 @@ def _set_up(cls: type[ComposedEnv]) -> None:
 
 
 def _resolved(name: str, given: Any) -> type[BaseEnv]:
-    if isinstance(given, str):
-        from benchmax.envs.loading import load_env_class
+    from benchmax.envs.loading import is_env_class, load_env_class  # it loads this room
 
-        given = load_env_class(given)
-    if not (inspect.isclass(given) and issubclass(given, BaseEnv)):
+    given = load_env_class(given) if isinstance(given, str) else given
+    if not is_env_class(given):
         raise EnvDefinitionError(f"The part {name!r} is {given!r}. Give an environment class, or its name.")
     if issubclass(given, ComposedEnv):
         raise EnvDefinitionError(f"The part {name!r} is composed itself. Name its parts instead.")
@@ -332,9 +325,9 @@ def _reward_weights(envs: Mapping[str, BaseEnv | type[BaseEnv]]) -> dict[str, fl
 
 def _rows(source: Any) -> list[Any]:
     """A part's rows, all of them: they are mixed by their number."""
-    found = list(read_rows(source)) if isinstance(source, str) else None
-    if found is None:
+    if not isinstance(source, str):
         return list(source)
+    found = list(read_rows(source))
     for row in found:
         if row.fault is not None:
             raise UsageError(f"{row.issue(row.fault)}. Correct {source} first.")
@@ -349,7 +342,7 @@ def _told_apart(name: str, found: Sequence[tuple[str, ToolDefinition]]) -> Itera
 
 
 def _named(part: str, rewards: Any) -> Any:
-    """Components with the part's name before each; what is no dict is reported by whoever asked."""
+    """Components with the part's name before each; the caller reports what is no dict."""
     return {f"{part}/{name}": value for name, value in rewards.items()} if isinstance(rewards, Mapping) else rewards
 
 
@@ -357,11 +350,3 @@ def _own(example: Example) -> Example:
     """An example as its part made it, but for its id."""
     arguments = own_arguments(example.get("init_rollout_args") or {}) or None
     return {**example, "task": own_task(example.get("task")), "init_rollout_args": arguments}
-
-
-async def _call(hook: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
-    """Call a hook as rollouts do: one that is not async runs in a thread."""
-    if inspect.iscoroutinefunction(hook):
-        return await hook(*args, **kwargs)
-    result = await asyncio.to_thread(hook, *args, **kwargs)
-    return await result if inspect.isawaitable(result) else result

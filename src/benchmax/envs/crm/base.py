@@ -7,10 +7,11 @@ from collections.abc import Generator, Mapping
 from typing import Any
 
 from benchmax.envs.base_env import BaseEnv
-from benchmax.envs.columns import require_columns
 from benchmax.envs.crm.tasks import DEFAULT_LEVEL, KINDS, LEVELS, make_rows
 from benchmax.envs.example_id import make_example
-from benchmax.envs.generated import answered, check_level, worked
+from benchmax.envs.generated_tasks import check_level, with_answer, worked_example
+from benchmax.envs.required_columns import require_columns
+from benchmax.envs.reward_helpers import accepted_answers
 from benchmax.envs.types import Example, Messages
 from benchmax.errors import EnvDefinitionError
 
@@ -18,7 +19,7 @@ COMPANY_FILE = "company.json"
 """Where an MCP server finds which company its rollout is about."""
 COLUMNS = ("task", "persona", "query", "answer", "reward_metric")
 _ARTICLE = {"Id": "ka0FansWarranty", "Title": "Warranty: Fans", "Content": "The warranty on fans lasts 60 months."}
-SHOWN: Messages = worked(
+WORKED_EXAMPLE: Messages = worked_example(
     "You work for Breeze Fans.\nknowledge_qa\nHow many months does the warranty on fans last?",
     "search_knowledge_articles",
     {"search_term": "warranty fans"},
@@ -47,13 +48,13 @@ class CRMBase(BaseEnv):
         question: Messages = [{"role": "user", "content": "\n".join(str(part) for part in parts if part)}]
         task: dict[str, Any] = {
             "kind": row["task"],
-            "ground_truth": _answers(row["answer"]),
+            "ground_truth": accepted_answers(row["answer"]),
             "reward_metric": row["reward_metric"],
         }
         if row.get("facts") is not None:
             task |= {"facts": dict(row["facts"]), "company": row["company"]}
         return make_example(
-            prompt_messages=[*(SHOWN if row.get("level") == DEFAULT_LEVEL else ()), *question],
+            prompt_messages=[*(WORKED_EXAMPLE if row.get("level") == DEFAULT_LEVEL else ()), *question],
             task=task,
             init_rollout_args={name: row[name] for name in ("company", "level") if row.get(name) is not None} or None,
         )
@@ -75,7 +76,7 @@ class CRMBase(BaseEnv):
         task = example.get("task") or {}
         if "facts" not in task or task.get("kind") not in KINDS:
             return None
-        return answered(KINDS[task["kind"]].solve(task["facts"]))
+        return with_answer(KINDS[task["kind"]].solve(task["facts"]))
 
 
 def _metadata(row: Mapping[str, Any]) -> Mapping[str, Any]:
@@ -87,10 +88,6 @@ def _metadata(row: Mapping[str, Any]) -> Mapping[str, Any]:
         except ValueError:
             return {}
     return found if isinstance(found, Mapping) else {}
-
-
-def _answers(answer: Any) -> list[str]:
-    return [str(each) for each in answer] if isinstance(answer, list | tuple) else [str(answer)]
 
 
 def check_rows(level: str, of_row: str | None, company: int | None, live: bool) -> None:

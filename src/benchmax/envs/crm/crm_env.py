@@ -26,7 +26,7 @@ from benchmax.envs.crm.org.salesforce import SalesforceOrg
 from benchmax.envs.crm.reward import score_task
 from benchmax.envs.crm.tasks import DEFAULT_LEVEL, LEVELS
 from benchmax.envs.crm.tools import TOOLS, call_tool
-from benchmax.envs.generated import tools_of
+from benchmax.envs.generated_tasks import tools_of_level
 from benchmax.envs.mcp import ParallelMcpEnv
 from benchmax.envs.mcp.provisioners import BaseProvisioner, LocalProvisioner, SkypilotProvisioner
 from benchmax.envs.rollout_state import RolloutState
@@ -47,9 +47,9 @@ class CRMEnvInProcess(CRMBase):
     def __init__(self, level: str = DEFAULT_LEVEL, org: str = "embedded", company: int = 0, **kwargs: Any) -> None:
         super().__init__(**kwargs)
         self._level = level
-        self._listed = tools_of(LEVELS, level)
+        self._listed = tools_of_level(LEVELS, level)
         self._company = company
-        self._live = SalesforceOrg() if _checked(org) == "salesforce" else None
+        self._live = SalesforceOrg() if _is_live(org) else None
         self._rollouts: RolloutState[Org] = RolloutState()
 
     async def list_tools(self) -> list[ToolDefinition]:
@@ -82,10 +82,10 @@ class CRMEnvInProcess(CRMBase):
             self._live.close()
 
 
-def _checked(org: str) -> str:
+def _is_live(org: str) -> bool:
     if org not in ORGS:
         raise EnvDefinitionError(f"There is no org {org!r}. It is one of: {', '.join(ORGS)}.")
-    return org
+    return org == "salesforce"
 
 
 class CRMEnv(CRMBase, ParallelMcpEnv):
@@ -100,14 +100,14 @@ class CRMEnv(CRMBase, ParallelMcpEnv):
         **kwargs: Any,
     ) -> None:
         self._level = level
-        self._is_live = _checked(org) == "salesforce"
-        kwargs.setdefault("allowed_tools", tools_of(LEVELS, level))
+        self._live = _is_live(org)
+        kwargs.setdefault("allowed_tools", tools_of_level(LEVELS, level))
         super().__init__(workdir_path or workdir_of(org), provisioner, **kwargs)
 
     async def init_rollout(
         self, rollout_id: str, company: int | None = None, level: str | None = None, **rollout_args: Any
     ) -> None:
-        check_rows(self._level, level, company, self._is_live)
+        check_rows(self._level, level, company, self._live)
         await super().init_rollout(rollout_id, **rollout_args)
         if company is not None:
             await self.copy_content_to_workspace(rollout_id, json.dumps(company), COMPANY_FILE)
@@ -134,4 +134,4 @@ class CRMEnvSkypilot(CRMEnv):
 
 def workdir_of(org: str) -> Path:
     """The folder of the MCP server for an org."""
-    return LIVE_WORKDIR if _checked(org) == "salesforce" else WORKDIR
+    return LIVE_WORKDIR if _is_live(org) else WORKDIR

@@ -1,6 +1,6 @@
 """The 25 tools as an MCP server on standard input and output: `python -m benchmax.envs.crm.mcp_server [salesforce]`.
 
-Which company a rollout is about stands in company.json in its directory; the first company when there is none. The file
+The file company.json in a rollout's directory says which company it is about; without it, the first company. The file
 is read at each call, because it is written after the server has started.
 """
 

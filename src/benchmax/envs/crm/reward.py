@@ -14,8 +14,8 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from benchmax.envs.columns import require_task
-from benchmax.envs.reward_helpers import extract_completion_text, extract_last_answer_block
+from benchmax.envs.required_columns import require_task
+from benchmax.envs.reward_helpers import extract_completion_text, extract_last_answer_block, f1_of_words
 
 _BETWEEN_TOKENS = re.compile(r"[,|\s]+")
 _ARTICLES = frozenset({"a", "an", "the"})
@@ -45,6 +45,11 @@ def score_task(completion: Any, task: Mapping[str, Any]) -> float:
     return score(completion, task["ground_truth"], task["reward_metric"])
 
 
+def match(completion: Any, **task: Any) -> float:
+    """The reward function of the workdirs."""
+    return score_task(completion, task)
+
+
 def exact_match(answer: str, truths: Sequence[str]) -> float:
     """Intersection over union of the tokens, without regard to capitals and order."""
     said, wanted = _tokens(answer), _tokens(" ".join(truths))
@@ -58,8 +63,7 @@ def fuzzy_match(answer: str, truth: str) -> float:
     said, wanted = Counter(_words(answer)), Counter(_words(truth))
     if not said or not wanted:
         return float(said == wanted)
-    shared = (said & wanted).total()
-    return 2 * shared / (said.total() + wanted.total())
+    return f1_of_words(said, wanted)
 
 
 def _tokens(text: str) -> set[str]:

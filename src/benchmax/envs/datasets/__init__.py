@@ -3,7 +3,7 @@
 load            rows to examples, with a report of what cannot be used
 readers         the sources, and `FORMATS`: the one table of file formats; `text_readers` reads JSON and CSV
 rows            the rules for a row
-run_rows        the rows a training run accepts
+required_rows   the rows a training run accepts
 split           which rows are held out
 """
 

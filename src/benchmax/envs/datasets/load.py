@@ -22,7 +22,6 @@ from typing import Any, TypeVar
 
 from benchmax import limits
 from benchmax.envs.base_env import BaseEnv
-from benchmax.envs.columns import MissingColumn
 from benchmax.envs.datasets.readers import Source, read_rows, source_name
 from benchmax.envs.datasets.rows import (
     Finding,
@@ -38,6 +37,7 @@ from benchmax.envs.datasets.rows import (
 )
 from benchmax.envs.example_id import json_fault
 from benchmax.envs.legacy import example_from
+from benchmax.envs.required_columns import MissingColumn
 from benchmax.envs.types import Example
 from benchmax.errors import DatasetError
 from benchmax.files.atomic import replacing

@@ -11,8 +11,9 @@ import gzip
 import io
 import json
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any, BinaryIO, TextIO, cast
 
@@ -47,7 +48,7 @@ def jsonl_rows(path: Path) -> Iterator[Row]:
 
 
 def _jsonl(text: TextIO, name: str) -> Iterator[Row]:
-    lines, parse, seen = _Lines(text), _Json(), False
+    lines, read, seen = _Lines(text), _Json().row, False
     for number, line in _records(lines, lines):
         if isinstance(line, Finding):
             yield _broken(name, number, line)
@@ -57,13 +58,14 @@ def _jsonl(text: TextIO, name: str) -> Iterator[Row]:
             yield _broken(name, number, Finding(None, "the file is one JSON list, not lines", "rename it to .json"))
             return
         else:
-            yield _parsed(name, number, line.rstrip(), parse)
+            yield _row(name, number, read, line.rstrip())
         seen = True
 
 
-def _parsed(name: str, number: int, line: str, parse: _Json) -> Row:
+def _row(name: str, number: int, read: Callable[[Any], Any], record: Any) -> Row:
+    """The row that `read` makes of a record, or why there is none."""
     try:
-        return Row(parse.row(line), name, number, True)
+        return Row(read(record), name, number, True)
     except RowFault as fault:
         return _broken(name, number, fault.finding)
 
@@ -83,7 +85,9 @@ def json_rows(path: Path) -> Iterator[Row]:
         )
     parse = _Json()
     try:
-        rows = _row_list(_document(whole, parse))
+        if damage := text_fault(whole):
+            raise RowFault(damage)
+        rows = _row_list(parse.document(whole))
     except RowFault as fault:
         yield _broken_document(name, whole, fault.finding)
         return
@@ -111,12 +115,6 @@ def _is_jsonl(text: TextIO) -> bool:
 
 def _full_lines(text: TextIO) -> Iterator[str]:
     return (line for line in iter(lambda: text.readline(limits.ROW_BYTES), "") if not line.isspace())
-
-
-def _document(text: str, parse: _Json) -> Any:
-    if fault := text_fault(text):
-        raise RowFault(fault)
-    return parse.document(text)
 
 
 def _row_list(document: Any) -> list[Any]:
@@ -166,8 +164,9 @@ def csv_rows(path: Path) -> Iterator[Row]:
                     return
             elif header is None:
                 header = _header(name, cells) if cells else None
+                read = partial(_csv_data, header or [], parse)
             elif cells and not (len(cells) == 1 < len(header) and cells[0].isspace()):
-                yield _csv_row(name, number, header, cells, parse)
+                yield _row(name, number, read, cells)
 
 
 def _delimiter(path: Path, text: TextIO) -> str:
@@ -187,20 +186,17 @@ def _header(name: str, cells: list[str]) -> list[str]:
     return header
 
 
-def _csv_row(name: str, number: int, header: list[str], cells: list[str], parse: _Json) -> Row:
-    try:
-        if len(cells) != len(header):
-            reason = f"the row has {len(cells)} cells, the header has {len(header)}"
-            raise RowFault(Finding(None, reason, 'put cells with commas or line ends in "…"'))
-        data = {}
-        for column, cell in zip(header, cells, strict=True):
-            if column not in JSON_COLUMNS:
-                data[column] = cell
-            elif cell.strip():  # an empty cell of these is a column the row does not have
-                data[column] = _json_cell(column, cell, parse)
-    except RowFault as fault:
-        return _broken(name, number, fault.finding)
-    return Row(data, name, number, True)
+def _csv_data(header: list[str], parse: _Json, cells: list[str]) -> dict[str, Any]:
+    if len(cells) != len(header):
+        reason = f"the row has {len(cells)} cells, the header has {len(header)}"
+        raise RowFault(Finding(None, reason, 'put cells with commas or line ends in "…"'))
+    data = {}
+    for column, cell in zip(header, cells, strict=True):
+        if column not in JSON_COLUMNS:
+            data[column] = cell
+        elif cell.strip():  # an empty cell of these is a column the row does not have
+            data[column] = _json_cell(column, cell, parse)
+    return data
 
 
 def _json_cell(column: str, cell: str, parse: _Json) -> Any:

@@ -7,15 +7,15 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 from benchmax.envs.base_env import BaseEnv
-from benchmax.envs.columns import require_columns
 from benchmax.envs.example_id import make_example
 from benchmax.envs.excel import row_shapes, spreadsheetbench
 from benchmax.envs.excel.levels import DEFAULT_LEVEL, LEVELS, make_rows
 from benchmax.envs.excel.tools import INPUT, OUTPUT
-from benchmax.envs.generated import worked
+from benchmax.envs.generated_tasks import worked_example
+from benchmax.envs.required_columns import require_columns
 from benchmax.envs.types import Example, Messages, ToolCall
 
-SHOWN: Messages = worked(
+WORKED_EXAMPLE: Messages = worked_example(
     "G2: 8\nG3: 60\nG4: 5\nPut the sum of G2:G4 in F8.",
     "set_cell",
     {"cell": "F8", "value": "=SUM(G2:G4)"},
@@ -23,9 +23,9 @@ SHOWN: Messages = worked(
     "Done.",
 )
 """A worked example, for the level at which small models begin; its data are in a column that no task uses."""
-_SHORT = ("formulas", "tables", "conditions", "reports")
+_SHORT_PROMPT_LEVELS = ("formulas", "tables", "conditions", "reports")
 """Levels whose prompts are the workbook and a sentence; the others have the headings of SpreadsheetBench."""
-MANIPULATE = (
+MANIPULATION_PROMPT = (
     "Solve the task on the workbook with the tools, and save the result at the output path. "
     "The answer position says which cells are looked at. When it is saved, say Done."
 )
@@ -47,11 +47,12 @@ class ExcelBase(BaseEnv):
         if not any(row.get(name) for name in row_shapes.SOURCES):
             raise ValueError(f"An Excel row needs a workbook in one of {', '.join(row_shapes.SOURCES)}. Add one.")
         source, output = row.get("input_filename") or INPUT, row.get("output_filename") or OUTPUT
-        short = row.get("level") in _SHORT
+        short = row.get("level") in _SHORT_PROMPT_LEVELS
         content = row_shapes.short_prompt(row) if short else row_shapes.full_prompt(row, source, output)
-        before: Messages = [] if short else [{"role": "system", "content": MANIPULATE}]
+        before: Messages = [] if short else [{"role": "system", "content": MANIPULATION_PROMPT}]
+        before += WORKED_EXAMPLE if row.get("level") == DEFAULT_LEVEL else []
         return make_example(
-            prompt_messages=[*before, *_shown(row), {"role": "user", "content": content}],
+            prompt_messages=[*before, {"role": "user", "content": content}],
             task=_task(row, output),
             init_rollout_args={
                 "input_filename": source,
@@ -83,10 +84,6 @@ class ExcelBase(BaseEnv):
         """The solution of a generated task; other rows have none."""
         solution = (example.get("task") or {}).get("solution")
         return [*solution, "Done."] if solution else None
-
-
-def _shown(row: dict[str, Any]) -> Messages:
-    return SHOWN if row.get("level") == DEFAULT_LEVEL else []
 
 
 def _task(row: dict[str, Any], output: str) -> dict[str, Any]:

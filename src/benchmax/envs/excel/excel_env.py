@@ -25,7 +25,7 @@ from benchmax.envs.excel.reward import score_workbook
 from benchmax.envs.excel.row_shapes import workbook_of
 from benchmax.envs.excel.tools import INPUT, NAMES_FILE, OUTPUT, TOOLS, RolloutFiles, call_tool
 from benchmax.envs.excel.workbook_sandbox import WorkbookSandbox
-from benchmax.envs.generated import check_level, tools_of
+from benchmax.envs.generated_tasks import check_level, tools_of_level
 from benchmax.envs.mcp import ParallelMcpEnv
 from benchmax.envs.mcp.provisioners import BaseProvisioner, LocalProvisioner, SkypilotProvisioner
 from benchmax.envs.remote.wire import RemoteError
@@ -42,7 +42,7 @@ class ExcelEnvInProcess(ExcelBase):
     def __init__(self, level: str = DEFAULT_LEVEL, books: WorkbookSandbox | None = None, **kwargs: Any) -> None:
         """`books` is a sandbox that several environments share, and that whoever made it closes."""
         super().__init__(**kwargs)
-        self._level, self._listed = level, tools_of(LEVELS, level)
+        self._level, self._listed = level, tools_of_level(LEVELS, level)
         self._own = books is None
         self._books = books or WorkbookSandbox()
         self._rollouts: RolloutState[RolloutFiles] = RolloutState()
@@ -59,7 +59,7 @@ class ExcelEnvInProcess(ExcelBase):
         **rollout_args: Any,
     ) -> None:
         check_level(LEVELS, self._level, level)
-        await self._books.start()  # a machine without a sandbox is told at once, and not to the model
+        await self._books.start()  # a machine without a sandbox fails here, and not in the tool call of a model
         content = await asyncio.to_thread(workbook_of, rollout_args)
         self._rollouts[rollout_id] = RolloutFiles(content, input_filename, output_filename)
 
@@ -108,7 +108,7 @@ class ExcelEnv(ExcelBase, ParallelMcpEnv):
         **kwargs: Any,
     ) -> None:
         self._level = level
-        kwargs.setdefault("allowed_tools", tools_of(LEVELS, level))
+        kwargs.setdefault("allowed_tools", tools_of_level(LEVELS, level))
         super().__init__(workdir_path, provisioner, **kwargs)
         self._books = WorkbookSandbox()
         self._outputs: dict[str, str] = {}

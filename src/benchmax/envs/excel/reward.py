@@ -19,9 +19,9 @@ import math
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from benchmax.envs.columns import require_task
 from benchmax.envs.excel.workbook_sandbox import WorkbookError, WorkbookSandbox
 from benchmax.envs.excel.workbooks.values import number_of
+from benchmax.envs.required_columns import require_task
 from benchmax.envs.types import RewardValue, Unscored
 
 _SECOND, _MINUTE = 1 / 86_400, 1 / 1_440

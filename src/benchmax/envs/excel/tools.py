@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from benchmax.envs.excel.workbook_sandbox import WorkbookError, WorkbookSandbox, why_ended
+from benchmax.envs.generated_tasks import TEXT, arguments_schema
 from benchmax.envs.types import ToolDefinition
 from benchmax.errors import ToolError
 from benchmax.sandbox.call import plain_name
@@ -33,29 +34,26 @@ class RolloutFiles:
         return self.written.get(self.output, self.content)
 
 
-def _schema(**properties: dict[str, Any]) -> dict[str, Any]:
-    return {"type": "object", "properties": properties, "required": list(properties)}
-
-
-_TEXT = {"type": "string"}
 _TYPED = {"type": ["string", "number", "boolean"]}
 TOOLS = {
     tool.name: tool
     for tool in (
-        ToolDefinition("set_cell", "Writes a value or a formula into a cell.", _schema(cell=_TEXT, value=_TYPED)),
+        ToolDefinition(
+            "set_cell", "Writes a value or a formula into a cell.", arguments_schema(cell=TEXT, value=_TYPED)
+        ),
         ToolDefinition(
             "fill_cells",
             "Writes a value or a formula into a range; references move along as they do in a spreadsheet.",
-            _schema(range=_TEXT, value=_TYPED),
+            arguments_schema(range=TEXT, value=_TYPED),
         ),
         ToolDefinition(
-            "get_cells", "Shows the cells of a range, such as A1:B9 or 'My sheet'!A1.", _schema(range=_TEXT)
+            "get_cells", "Shows the cells of a range, such as A1:B9 or 'My sheet'!A1.", arguments_schema(range=TEXT)
         ),
         ToolDefinition(
             "run_excel_code",
             "Runs Python code with openpyxl and pandas. It reads the workbook at the spreadsheet path and saves the "
             "result at output_excel_path. Returns what is in the saved workbook.",
-            _schema(python_code=_TEXT, output_excel_path=_TEXT),
+            arguments_schema(python_code=TEXT, output_excel_path=TEXT),
         ),
     )
 }

@@ -18,7 +18,7 @@ from types import TracebackType
 from typing import Any
 
 from benchmax import extras, limits
-from benchmax.envs.excel.second_opinion import SecondOpinion, needs_opinion, with_opinion
+from benchmax.envs.excel.libreoffice_client import SecondOpinion, needs_opinion, with_opinion
 from benchmax.envs.mcp.io_loop import IoLoop
 from benchmax.errors import SandboxError, ToolError
 from benchmax.sandbox import Call, Limits, Result, Sandbox
@@ -37,7 +37,7 @@ import workbooks.operations
 """Imports `workbooks`, whose parent folder cannot be read there."""
 _WARM_UP = _LOAD + "workbooks.formulas.unsupported()"
 _OPERATE = _LOAD + "workbooks.operations.main()"
-_ENDS = {
+_WHY_ENDED = {
     "wall": "it took longer than {wall:g} s",
     "cpu": "it took more processor time than {cpu:g} s",
     "memory": "it needed more memory than {memory:,} bytes",
@@ -55,7 +55,7 @@ _LIMITS = Limits(
 
 
 class WorkbookError(ToolError):
-    """What a workbook, or whoever named its cells, is at fault for."""
+    """The workbook, or the name of its cells, is wrong."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,30 +105,26 @@ class WorkbookSandbox:
         return self._sandbox
 
     async def run(self, call: Call) -> Result:
-        return await self._io.run(lambda: self._run(call))
+        async def run() -> Result:
+            return await (await self._started()).run(call)
 
-    async def _run(self, call: Call) -> Result:
-        return await (await self._started()).run(call)
+        return await self._io.run(run)
 
     # Operations
 
     async def dump(self, content: bytes, *, compact: bool = False, most: int = limits.EXCEL_DUMP_CHARS) -> str:
         """The workbook as text."""
-        done = await self._operate(content, do="dump", compact=compact, most=most)
-        return str(done["text"])
+        return str((await self._operate(content, do="dump", compact=compact, most=most))["text"])
 
     async def get(self, content: bytes, area: str) -> str:
         """Cells as text."""
-        done = await self._operate(content, do="get", area=area, most=limits.EXCEL_TOOL_CELLS)
-        return str(done["text"])
+        return str((await self._operate(content, do="get", area=area, most=limits.EXCEL_TOOL_CELLS))["text"])
 
     async def edit(self, content: bytes, area: str, value: Any) -> Edited:
         """The workbook with a typed value in these cells, and what they show now."""
-        result = await self._call(
-            content, {"do": "edit", "area": area, "value": value, "most": limits.EXCEL_TOOL_CELLS, "shown": _CELLS_TOLD}
-        )
-        done = _result(result)
-        return Edited(result.files[BOOK], str(done["text"]))
+        request = {"do": "edit", "area": area, "value": value, "most": limits.EXCEL_TOOL_CELLS, "shown": _CELLS_SHOWN}
+        result = await self._call(content, request)
+        return Edited(result.files[BOOK], str(_result(result)["text"]))
 
     async def read(
         self,
@@ -161,8 +157,8 @@ class WorkbookSandbox:
         return await self.run(Call(code, files=files, outputs=[output], limits=_LIMITS))
 
 
-_CELLS_TOLD = 3
-"""Changed cells that an edit tells of."""
+_CELLS_SHOWN = 3
+"""Changed cells that the result of an edit shows."""
 
 
 def _result(result: Result) -> dict[str, Any]:
@@ -178,8 +174,8 @@ def _result(result: Result) -> dict[str, Any]:
 
 def why_ended(result: Result) -> str:
     """Why a call ended before it was done."""
-    if result.ended_by in _ENDS:
-        return _ENDS[result.ended_by].format(
+    if result.ended_by in _WHY_ENDED:
+        return _WHY_ENDED[result.ended_by].format(
             wall=_LIMITS.wall_seconds, cpu=_LIMITS.cpu_seconds, memory=_LIMITS.memory_bytes
         )
     return result.stderr.strip().splitlines()[-1] if result.stderr.strip() else f"it ended with {result.exit}"

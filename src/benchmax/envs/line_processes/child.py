@@ -21,7 +21,7 @@ from typing import Any
 
 
 def serve(load: Callable[[], None], answer: Callable[[dict[str, Any]], dict[str, Any]]) -> None:
-    """Answer the lines of standard input; a package that `load` does not find is said instead."""
+    """Answer the lines of standard input; if `load` does not find a package, the only line names it."""
     channel = os.fdopen(os.dup(1), "w")
     os.dup2(2, 1)  # what a library prints must not look like an answer
     logging.disable(logging.CRITICAL)
@@ -36,14 +36,14 @@ def serve(load: Callable[[], None], answer: Callable[[dict[str, Any]], dict[str,
         say({"missing": error.name})
         return
     gc.collect()
-    gc.freeze()  # what was loaded, all forks have
+    gc.freeze()  # forks share what was loaded
     say({"ready": True})
     for line in sys.stdin:
         say(answer(json.loads(line)))
 
 
 def apart(work: Callable[[], Any], seconds: float, memory_bytes: int) -> Any:
-    """What `work` returns, which JSON must hold, in a fork; None when it fails, or the kernel ends it."""
+    """What `work` returns in a fork, as JSON; None when it fails, or when a limit ends it."""
     reading, writing = os.pipe()
     child = os.fork()
     if child == 0:

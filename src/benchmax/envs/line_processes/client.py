@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmax import extras
-from benchmax.envs.remote.process_limits import scrubbed_environment
+from benchmax.envs.remote.process_environment import scrubbed_environment
 from benchmax.errors import RewardError, UsageError
 
 START_SECONDS = 60.0
@@ -72,11 +72,11 @@ class LineProcesses:
 
     def _start(self) -> _LineProcess:
         process = _LineProcess(self._command, self._variables, self._patience)
-        said = process.heard() or {}
-        if "ready" in said:
+        first = process.read() or {}
+        if "ready" in first:
             return process
         process.end()
-        if missing := said.get("missing"):
+        if missing := first.get("missing"):
             raise UsageError(
                 f"{self._what} needs a package that is not installed ({missing}). Run: {extras.install('envs')}"
             )
@@ -110,9 +110,9 @@ class _LineProcess:
             self._process.stdin.flush()
         except OSError:
             return None
-        return self.heard()
+        return self.read()
 
-    def heard(self) -> dict[str, Any] | None:
+    def read(self) -> dict[str, Any] | None:
         """The next line; None when the process ended or says nothing for too long."""
         assert self._process.stdout is not None
         waiting = select.poll()  # select() takes no descriptor above 1023

@@ -16,7 +16,7 @@ from typing import Any
 
 from benchmax import limits
 from benchmax.envs.line_processes.client import LineProcesses
-from benchmax.envs.math.plain_numbers import read_number, same_number
+from benchmax.envs.math.number_equality import read_number, same_number
 from benchmax.envs.reward_helpers import only_answer
 
 SCRIPT = Path(__file__).with_name("judge_process.py")

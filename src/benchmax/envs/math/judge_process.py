@@ -14,7 +14,7 @@ from typing import Any
 from benchmax.envs.line_processes.child import apart, serve
 
 MEMORY_BYTES = 2 * 2**30
-_WORDS = (
+_AS_LATEX = (
     (re.compile(r"\*\*"), "^"),
     (re.compile(r"<=|≤|⩽"), r"\\le "),
     (re.compile(r">=|≥|⩾"), r"\\ge "),
@@ -33,7 +33,7 @@ _WORDS = (
 )
 
 _OR = re.compile(r"\bor\b|\\lor|\\vee")
-_KINDS = (
+_WARM_UP_PAIRS = (
     ("3, 2", r"\{2, 3\}"), ("2 \\le x < 5", "[2, 5)"), ("(1, 2)", "(2, 1, 3)"), (r"\sqrt{50}", r"5\sqrt{2}"),
     ("x = 2 or x = 3", r"\{2, 3\}"), (r"\frac{x}{2} + 1", "(x + 2)/2"), ("49 pi", r"7\pi"), ("A", r"\text{B}"),
     (r"(-\infty, 3) \cup (5, \infty)", "x < 3"), (r"\begin{pmatrix}1\\2\end{pmatrix}", "x^2 - 1"),
@@ -47,7 +47,7 @@ def as_latex(text: str) -> str | None:
         text = text[len("\\boxed{") : -1]
     if not text or "boxed" in text or not _balanced(text):
         return None
-    for pattern, replacement in _WORDS:
+    for pattern, replacement in _AS_LATEX:
         text = pattern.sub(replacement, text)
     return text.rstrip(". ")
 
@@ -90,8 +90,8 @@ def _joined(parsed: list[Any], text: str) -> list[Any]:
 
 
 def _warm_up() -> None:
-    """Compare answers of every kind once: what the libraries make at first use, all forks have."""
-    for answer, truth in _KINDS:
+    """Compare answers of every kind once, so that every fork has what the libraries make at first use."""
+    for answer, truth in _WARM_UP_PAIRS:
         same(answer, truth)
 
 

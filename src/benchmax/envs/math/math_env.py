@@ -20,7 +20,6 @@ from typing import Any, ClassVar
 from benchmax import extras
 from benchmax.envs.calculator.calculator_env import worked_product
 from benchmax.envs.calculator.expressions import compute
-from benchmax.envs.columns import require_task
 from benchmax.envs.example_id import make_example
 from benchmax.envs.math import row_shapes
 from benchmax.envs.math.answers import MathJudge, decide, final_answer
@@ -28,10 +27,11 @@ from benchmax.envs.math.levels import DEFAULT_LEVEL, LEVELS, SYMBOLIC, make_rows
 from benchmax.envs.math.levels.task import filled
 from benchmax.envs.mcp import ParallelMcpEnv
 from benchmax.envs.mcp.provisioners import BaseProvisioner, LocalProvisioner, SkypilotProvisioner
+from benchmax.envs.required_columns import require_task
 from benchmax.envs.types import Example, Messages, RewardValue, ToolCall
 
 WORKDIR = Path(__file__).parent / "workdir"
-SHOWN: Messages = worked_product(17, 23)
+WORKED_EXAMPLE: Messages = worked_product(17, 23)
 HUB: dict[str, dict[str, str]] = {
     "gsm8k": {"path": "openai/gsm8k", "name": "main", "split": "train"},
     "math500": {"path": "HuggingFaceH4/MATH-500", "split": "test"},
@@ -70,7 +70,7 @@ class MathEnv(ParallelMcpEnv):
         task = {"ground_truth": row_shapes.answer_of(example)}
         solution = {key: example[key] for key in ("steps", "reply") if example.get(key)}
         return make_example(
-            prompt_messages=[*SHOWN, {"role": "user", "content": row_shapes.question_of(example)}],
+            prompt_messages=[*WORKED_EXAMPLE, {"role": "user", "content": row_shapes.question_of(example)}],
             task=task | solution,
         )
 

@@ -9,7 +9,9 @@ from typing import Any
 
 import aiohttp
 
-from benchmax.envs.remote.wire import MESSAGE_BYTES, Frames, next_frames, pack, rebuild
+from benchmax.cross_loop import settle
+from benchmax.envs.mcp.frame_socket import FrameSocket
+from benchmax.envs.remote.wire import MESSAGE_BYTES, answer_of, pack
 from benchmax.errors import McpError, UsageError
 
 PROTOCOL = 1
@@ -20,10 +22,11 @@ class WrongSecret(McpError):
     """The agent refuses this secret, so that another attempt is of no use."""
 
 
-class AgentClient:
+class AgentClient(FrameSocket):
     """Sends requests to the agent at one address. Everything here runs on one event loop."""
 
     def __init__(self, address: str, notice: Notice, lost: Callable[[AgentClient], None]) -> None:
+        super().__init__()
         self.address = address
         self.hello: dict[str, Any] = {}
         self.failure: str | None = None
@@ -33,8 +36,6 @@ class AgentClient:
         self._waiting: dict[int, asyncio.Future[Any]] = {}
         self._opening: set[int] = set()
         """Requests for a lease whose callers have not received it yet; when one is cancelled, its lease is closed."""
-        self._outbox: list[bytes] = []
-        self._posted = asyncio.Event()
         self._http: aiohttp.ClientSession | None = None
         self._socket: aiohttp.ClientWebSocketResponse | None = None
         self._tasks: list[asyncio.Task[None]] = []
@@ -45,14 +46,13 @@ class AgentClient:
         connector = aiohttp.UnixConnector(self.address.removeprefix("unix:")) if unix else aiohttp.TCPConnector()
         self._http = aiohttp.ClientSession(connector=connector, trust_env=False)
         url = "http://localhost/agent" if unix else f"http://{self.address}/agent"
-        frames = Frames()
         try:
             async with asyncio.timeout(seconds):
                 self._socket = await self._http.ws_connect(
                     url, headers={"Authorization": f"Bearer {secret}"}, max_msg_size=2 * MESSAGE_BYTES,
                     heartbeat=20.0, compress=0,
                 )  # fmt: skip
-                first = list(frames.feed((await self._socket.receive()).data))
+                first = list(self._frames.feed((await self._socket.receive()).data))
         except (aiohttp.ClientError, OSError, TimeoutError, ValueError, TypeError) as error:
             await self.close()
             if isinstance(error, aiohttp.WSServerHandshakeError) and error.status == 401:
@@ -68,7 +68,7 @@ class AgentClient:
         if self.hello.get("protocol") != PROTOCOL:
             await self.close()
             raise McpError(f"The MCP agent at {self.address} is of another version. Update both sides.")
-        self._tasks = [asyncio.ensure_future(self._receive(frames)), asyncio.ensure_future(self._send())]
+        self._tasks = [asyncio.ensure_future(self._receive()), asyncio.ensure_future(self._send())]
 
     async def request(self, op: str, **fields: Any) -> Any:
         """Send a request and wait for the answer. Cancelling it cancels the work in the agent and closes its lease."""
@@ -96,29 +96,17 @@ class AgentClient:
         finally:
             self._waiting.pop(number, None)
 
-    def _post(self, frame: bytes) -> None:
-        self._outbox.append(frame)
-        self._posted.set()
-
     async def _send(self) -> None:
         assert self._socket is not None
         try:
-            while True:
-                await self._posted.wait()
-                self._posted.clear()
-                while self._outbox:
-                    await self._socket.send_bytes(next_frames(self._outbox))
+            await self._send_posted(self._socket)
         except (aiohttp.ClientError, OSError) as error:
             self._fail(_reason(error))
 
-    async def _receive(self, frames: Frames) -> None:
+    async def _receive(self) -> None:
         assert self._socket is not None
         try:
-            async for message in self._socket:
-                if message.type is not aiohttp.WSMsgType.BINARY:
-                    break
-                for each in frames.feed(message.data):
-                    self._received(each)
+            await self._receive_all(self._socket)
             self._fail("it closed the connection")
         except (aiohttp.ClientError, OSError, ValueError) as error:
             self._fail(_reason(error))
@@ -131,11 +119,8 @@ class AgentClient:
         future = self._waiting.get(number)
         if future is None or future.done():
             self._close_unclaimed(number, message.get("ok"))
-            return
-        if "error" in message:
-            future.set_exception(rebuild(message["error"]))
         else:
-            future.set_result(message.get("ok"))
+            settle(future, *answer_of(message))
 
     def _close_unclaimed(self, number: int, given: Any) -> None:
         """Close a lease that was granted after its caller was cancelled."""
@@ -147,20 +132,19 @@ class AgentClient:
     def _fail(self, reason: str) -> None:
         if self.failure is not None:
             return
-        self.failure = f"The machine that ran this rollout's MCP servers is lost: {reason}. Run the rollout again."
-        for future in self._waiting.values():
-            if not future.done():
-                future.set_exception(McpError(self.failure))
+        self._refuse(f"The machine that ran this rollout's MCP servers is lost: {reason}. Run the rollout again.")
         self._lost(self)
 
+    def _refuse(self, failure: str) -> None:
+        """From now on, every request fails for this reason."""
+        self.failure = failure
+        for future in self._waiting.values():
+            settle(future, None, McpError(failure))
+
     async def close(self) -> None:
-        if self.failure is None:
-            self.failure = "The environment was shut down. Make a new one."
         for task in self._tasks:
             task.cancel()
-        for future in self._waiting.values():
-            if not future.done():
-                future.set_exception(McpError(self.failure))
+        self._refuse(self.failure or "The environment was shut down. Make a new one.")
         if self._socket is not None:
             await self._socket.close()
         if self._http is not None:
@@ -168,7 +152,6 @@ class AgentClient:
 
 
 def _reason(error: Exception) -> str:
-
     if isinstance(error, aiohttp.WSServerHandshakeError):
         return f"it answered {error.status}"
     return str(error) or type(error).__name__

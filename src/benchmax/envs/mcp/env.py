@@ -36,9 +36,9 @@ from benchmax.files.temp_dirs import make_owned_dir, remove_tree
 OutputParser = Callable[[str], Any]
 _LIST_SECONDS = 90.0
 _TOOL_MARGIN, _REWARD_MARGIN = 2.0, 5.0
-_LARGEST_MARGIN = 0.1
-"""Of the time a hook has."""
 """The agent times out this many seconds before the rollout does, so that its error message arrives."""
+_LARGEST_MARGIN = 0.1
+"""The largest margin, as a share of the time a hook has."""
 
 
 class ParallelMcpEnv(BaseEnv):
@@ -247,7 +247,7 @@ class ParallelMcpEnv(BaseEnv):
             await asyncio.wait([self._opening])
         await self._pool.close()
 
-    # RewardRunner
+    # Rewards
 
     async def compute_reward(
         self, rollout_id: str, messages: Messages, task: dict[str, Any] | None, **kwargs: Any

@@ -16,6 +16,7 @@ import atexit
 import hashlib
 import io
 import os
+import shutil
 import zipfile
 from pathlib import Path
 from typing import Any
@@ -77,12 +78,17 @@ def _unpacked_later(packed: bytes) -> PackedWorkdir:
 
 
 def ignored_names(folder: str, names: list[str]) -> set[str]:
-    """What is not copied with a workdir, for `shutil.copytree`: caches, pipes, sockets, and the workdir's own `.git`.
+    """What is not copied with a workdir: caches, pipes, sockets, and the workdir's own `.git`.
 
     A repository in a folder of the workdir is data, and is copied.
     """
     own = {".git"} if any(name in names for name in CONFIG_NAMES) else set()
     return {name for name in names if name in _IGNORED | own or not _has_content(Path(folder, name))}
+
+
+def copy_workdir(source: Path, target: Path) -> None:
+    """Copy a workdir without what is ignored."""
+    shutil.copytree(source, target, symlinks=True, ignore=ignored_names)
 
 
 def _has_content(path: Path) -> bool:

@@ -16,10 +16,10 @@ from time import monotonic
 from typing import Any
 
 from benchmax import limits, retries
+from benchmax.cross_loop import settle
 from benchmax.envs.logging import rollout_context
 from benchmax.envs.mcp.agent_client import AgentClient, WrongSecret
 from benchmax.envs.mcp.provisioners.base import BaseProvisioner
-from benchmax.envs.mcp.timings import Durations
 from benchmax.envs.rollout_state import not_begun
 from benchmax.errors import BenchmaxError, McpError, UsageError
 
@@ -28,6 +28,7 @@ logger = logging.getLogger(__name__)
 CHUNK_BYTES = limits.MIB
 CLOSE_SECONDS = 2.0
 """How long pending tasks may take to end when the environment is shut down."""
+_SHUT_DOWN = "The environment was shut down. Make a new one."
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,7 +81,6 @@ class ServerPool:
     health: Health = Health()
     machines: list[Machine] = field(default_factory=list)
     leases: dict[str, Lease] = field(default_factory=dict)
-    waits: Durations = field(default_factory=Durations)
     _waiters: deque[asyncio.Future[Machine]] = field(default_factory=deque)
     _tasks: set[asyncio.Task[Any]] = field(default_factory=set)
     _tokens: dict[str, Lease] = field(default_factory=dict)
@@ -120,17 +120,17 @@ class ServerPool:
     async def _join(self, address: str) -> None:
         """Connect to an agent, in as many attempts as `health` allows."""
         for attempt in range(self.health.attempts):
-            agent = AgentClient(address, self._on_notice, self._on_lost)
             try:
-                await agent.connect(self.secret, self.health.timeout)
-                break
+                await self._connect(address)
+                return
             except McpError as error:
                 if attempt + 1 == self.health.attempts or isinstance(error, WrongSecret):
                     raise
                 await asyncio.sleep(self.health.pause(attempt))
-        self._add(agent)
 
-    def _add(self, agent: AgentClient) -> None:
+    async def _connect(self, address: str) -> None:
+        agent = AgentClient(address, self._on_notice, self._on_lost)
+        await agent.connect(self.secret, self.health.timeout)
         self.machines.append(Machine(agent, int(agent.hello.get("servers", 1))))
         if not agent.hello.get("boundary", True) and not self._warned:
             self._warned = True
@@ -181,7 +181,6 @@ class ServerPool:
                 continue
             lease = Lease(rollout_id, machine, given["token"], given["workspace"], claim)
             self.leases[rollout_id] = self._tokens[lease.token] = lease
-            self.waits.add(monotonic() - began)
             return lease
         raise failure or McpError("No MCP server can be had. Try again.")
 
@@ -190,7 +189,7 @@ class ServerPool:
 
     async def _next_machine(self, left: float, seconds: float) -> Machine:
         if self._closed:
-            raise McpError("The environment was shut down. Make a new one.")
+            raise McpError(_SHUT_DOWN)
         if self._failure is not None:
             raise McpError(self._failure)
         waiter: asyncio.Future[Machine] = asyncio.get_running_loop().create_future()
@@ -261,8 +260,7 @@ class ServerPool:
 
     async def put(self, rollout_id: str, path: str, data: bytes) -> None:
         """Write a file in the rollout's workspace."""
-        if len(data) > limits.MCP_FILE_BYTES:
-            raise UsageError(f"A file may have {limits.MCP_FILE_BYTES:,} bytes; {path} has {len(data):,}. Split it.")
+        _check_size(path, len(data))
         transfer = next(self._transfers)
         for at in range(0, max(1, len(data)), CHUNK_BYTES):
             chunk, last = data[at : at + CHUNK_BYTES], at + CHUNK_BYTES >= len(data)
@@ -346,33 +344,25 @@ class ServerPool:
                     successor = await self.provisioner.recover(address, self.secret)
                     if successor is None:
                         break
-                    agent = AgentClient(successor, self._on_notice, self._on_lost)
-                    await agent.connect(self.secret, self.health.timeout)
+                    await self._connect(successor)
+                    return
                 except (BenchmaxError, OSError, RuntimeError) as error:
                     failure = error
                     await asyncio.sleep(self.health.pause(attempt))
-                    continue
-                self._add(agent)
-                return
         finally:
             self._recovering -= 1
             if not self.machines and not self._recovering:
-                self._refuse_waiters(failure)
+                self._failure = f"Every machine for MCP servers is lost, and none came back: {failure}"
+                self._refuse_waiters(self._failure)
 
-    def _refuse_waiters(self, failure: Exception) -> None:
-
-        self._failure = f"Every machine for MCP servers is lost, and none came back: {failure}"
+    def _refuse_waiters(self, reason: str) -> None:
         waiters, self._waiters = self._waiters, deque()
         for waiter in waiters:
-            if not waiter.done():
-                waiter.set_exception(McpError(self._failure))
+            settle(waiter, None, McpError(reason))
 
     async def close(self) -> None:
         self._closed = True
-        for waiter in self._waiters:
-            if not waiter.done():
-                waiter.set_exception(McpError("The environment was shut down. Make a new one."))
-        self._waiters.clear()
+        self._refuse_waiters(_SHUT_DOWN)
         if tasks := list(self._tasks):
             for task in tasks:
                 task.cancel()
@@ -381,10 +371,12 @@ class ServerPool:
         await self.provisioner.teardown()
 
 
-def read_file(path: Path) -> bytes:
-    """The content of a file, UsageError when it is over the limit."""
-
-    size = path.stat().st_size
+def _check_size(path: str | Path, size: int) -> None:
     if size > limits.MCP_FILE_BYTES:
         raise UsageError(f"A file may have {limits.MCP_FILE_BYTES:,} bytes; {path} has {size:,}. Split it.")
+
+
+def read_file(path: Path) -> bytes:
+    """The content of a file, UsageError when it is over the limit."""
+    _check_size(path, path.stat().st_size)
     return path.read_bytes()

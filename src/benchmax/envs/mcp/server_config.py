@@ -11,14 +11,13 @@ In the servers' command, args, env and url, placeholders stand for what differs 
 
 from __future__ import annotations
 
-import difflib
 import os
 import re
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from benchmax.errors import EnvDefinitionError
+from benchmax.errors import EnvDefinitionError, did_you_mean
 from benchmax.sandbox import Network
 
 _KNOWN = {"command", "args", "env", "read", "url", "headers", "fork", "start_seconds", "memory", "network"}
@@ -61,22 +60,23 @@ class ServerSpec:
         def fill(part: str, text: str) -> str:
             return _PLACEHOLDER.sub(lambda match: values.get(match[1], match[0]), text) if "${{" in text else text
 
-        command = fill("command", self.command) if self.command is not None else None
-        return replace(self._rewritten(fill), command=command)
+        return self._rewritten(fill)
 
     def with_variables(self, variables: Mapping[str, str]) -> ServerSpec:
         """A copy with every `${NAME}` replaced by the variable of that name."""
         shell = os.path.basename(self.command or "") in _SHELLS  # has variables of its own
 
         def rewrite(part: str, text: str) -> str:
-            return text if shell and part == "args" else self._expanded(part, text, variables)
+            own = part == "command" or (shell and part == "args")
+            return text if own else self._expanded(part, text, variables)
 
         return self._rewritten(rewrite)
 
     def _rewritten(self, rewrite: Callable[[str, str], str]) -> ServerSpec:
-        """A copy with every text but the command rewritten; `rewrite` gets the part's name and the text."""
+        """A copy with every text rewritten; `rewrite` gets the part's name and the text."""
         return replace(
             self,
+            command=rewrite("command", self.command) if self.command is not None else None,
             args=tuple(rewrite("args", arg) for arg in self.args),
             env={key: rewrite("env", value) for key, value in self.env.items()},
             url=rewrite("url", self.url) if self.url is not None else None,
@@ -199,8 +199,7 @@ def memory_bytes(text: Any) -> int:
 def _refuse_unknown(where: str, keys: Iterable[str]) -> None:
     for key in keys:
         if key not in _KNOWN and key not in _IGNORED:
-            near = difflib.get_close_matches(key, _KNOWN, n=1)
-            hint = f"Did you mean {near[0]!r}?" if near else f"Use {', '.join(sorted(_KNOWN))}."
+            hint = did_you_mean(key, _KNOWN) or f"Use {', '.join(sorted(_KNOWN))}."
             raise EnvDefinitionError(f"{where} has the unknown key {key!r}. {hint}")
 
 
@@ -225,10 +224,7 @@ def _plain(value: str | int | float) -> str:
 
 
 def _check_placeholders(where: str, spec: ServerSpec) -> None:
-    texts = [
-        spec.command or "", *spec.args, *spec.env.values(), *spec.read, spec.url or "", *spec.headers.values(),
-    ]  # fmt: skip
-    for text in texts:
+    def check(part: str, text: str) -> str:
         if "\0" in text:
             raise EnvDefinitionError(f"{where} has a NUL character in {text!r}. Remove it.")
         for name in _PLACEHOLDER.findall(text):
@@ -239,3 +235,6 @@ def _check_placeholders(where: str, spec: ServerSpec) -> None:
             if name not in _PLACEHOLDERS:
                 known = ", ".join(f"${{{{ {each} }}}}" for each in _PLACEHOLDERS)
                 raise EnvDefinitionError(f"{where}: there is no ${{{{ {name} }}}}. Use one of {known}.")
+        return text
+
+    spec._rewritten(check)

@@ -59,11 +59,17 @@ class Workdir:
 
 def check_workdir(path: str | os.PathLike[str]) -> Path:
     """The absolute path of a workdir; MissingFile when one of its three files is missing."""
-    folder = Path(path).expanduser().resolve()
-    find_config(folder)
+    folder = workdir_folder(path)
     for name in (REWARD_FILE, SETUP_FILE):
         if not (folder / name).is_file():
             raise MissingFile(f"{folder} has no {name}. Add it; setup.sh may be empty.")
+    return folder
+
+
+def workdir_folder(path: str | os.PathLike[str]) -> Path:
+    """The absolute path of a workdir; MissingFile when it has no configuration."""
+    folder = Path(path).expanduser().resolve()
+    find_config(folder)
     return folder
 
 
@@ -80,13 +86,13 @@ def find_config(folder: Path) -> Path:
 
 def read_workdir(path: str | Path) -> Workdir:
     """Read a workdir's configuration, the only file that it must have for this."""
-    folder = Path(path).expanduser().resolve()
+    folder = workdir_folder(path)
     file = find_config(folder)
     return Workdir(folder, parse_config(_load(file), file.name))
 
 
 def open_to_servers(folder: Path) -> None:
-    """As root servers run as another user: let that one read a folder of ours. What lies above keeps others out."""
+    """As root, let servers, which run as another user, read a folder. The folder above it keeps others out."""
     for here, _, files in os.walk(folder) if os.geteuid() == 0 else ():
         os.chmod(here, os.stat(here).st_mode | 0o555)
         for path in (Path(here, name) for name in files):

@@ -9,16 +9,16 @@ One worked puzzle shows a small model the form, where it is short.
 from __future__ import annotations
 
 import asyncio
-import json
 from collections.abc import Mapping
 from typing import Any, ClassVar
 
 from benchmax import limits
 from benchmax.envs.base_env import BaseEnv
-from benchmax.envs.columns import require_columns, require_task
 from benchmax.envs.example_id import make_example
+from benchmax.envs.loading import json_or_text
 from benchmax.envs.reasoning.puzzles import make_puzzles, score_puzzle
 from benchmax.envs.reasoning.tasks import MIXED, NAMES
+from benchmax.envs.required_columns import require_columns, require_task
 from benchmax.envs.reward_helpers import only_answer
 from benchmax.envs.types import Example, Messages, RewardValue
 from benchmax.errors import UsageError
@@ -30,7 +30,7 @@ FEW_ROWS = {"knight_swap": 32, "sokoban": 96}
 """Of tasks whose puzzles take long to make."""
 FEWEST = 64
 """Easy puzzles, below which `default` ones are taken where no level is named."""
-SHOWN_CHARS = 600
+EXAMPLE_CHARS = 600
 """The longest puzzle, with its answer, that is shown before another."""
 
 
@@ -54,9 +54,9 @@ class ReasoningEnv(BaseEnv):
     @classmethod
     def dataset_preprocess(cls, example: Any, **kwargs: Any) -> Example:
         require_columns(example, "task", "question", "entry")
-        shown = example.get("shown") or ()
         prompt: Messages = []
-        for question, answer in [shown] if shown else []:
+        if shown := example.get("shown"):
+            question, answer = shown
             prompt = [{"role": "user", "content": question}, {"role": "assistant", "content": _tagged(answer)}]
         truth = {"ground_truth": example["answer"]} if example.get("answer") is not None else {}
         known = {name: example[name] for name in ("exact", "floor") if example.get(name)}
@@ -87,7 +87,7 @@ class ReasoningEnv(BaseEnv):
         for word in filter(None, name.split(":")):
             setting, equals, value = word.partition("=")
             if equals:
-                settings[setting] = _value(value)
+                settings[setting] = json_or_text(value)
             elif word in LEVELS:
                 level = word
             elif word in NAMES and not cls.puzzle:
@@ -132,7 +132,7 @@ def _puzzles(task: str, level: str, settings: Mapping[str, Any], seed: int, rows
     made = make_puzzles(task, level or "easy", settings, seed=seed, rows=rows + 1)
     if not level and len(made) < min(rows, FEWEST):  # there are hardly any easy ones
         made = max(made, make_puzzles(task, "default", settings, seed=seed, rows=rows + 1), key=len)
-    short = (row for row in made if "answer" in row and len(row["question"]) + len(row["answer"]) <= SHOWN_CHARS)
+    short = (row for row in made if "answer" in row and len(row["question"]) + len(row["answer"]) <= EXAMPLE_CHARS)
     if (shown := next(short, None)) is None:
         return made[:rows]
     pair = [shown["question"], shown["answer"]]
@@ -141,10 +141,3 @@ def _puzzles(task: str, level: str, settings: Mapping[str, Any], seed: int, rows
 
 def _tagged(answer: Any) -> str:
     return f"<answer>{answer}</answer>"
-
-
-def _value(text: str) -> Any:
-    try:
-        return json.loads(text)
-    except ValueError:
-        return text

@@ -4,9 +4,10 @@
         rollouts = await run_batch(host, examples, model)
 
 `RemoteEnv` (`proxy`) has the hooks of the environment it stands for; everything above it works unchanged. `pool` keeps
-the processes running, `process` is one of them, `child` starts and ends it under a `guard` or in a sandbox, `routing`
+the processes running, `process` is one of them, `child` starts and ends it under a `reaper` or in a sandbox, `routing`
 keeps siblings together, and `wire` is the protocol: JSON over a private socket, so that nothing of a child is ever
-unpickled here. The child runs `benchmax.bundle.worker`. `named` opens an environment that settings name.
+unpickled here. `output_lines` reads what a child prints. The child runs `benchmax.bundle.worker`. `open_environment`
+opens an environment that settings name.
 
 Covered
 - A process that dies (crash, `os._exit`, memory limit) fails the calls it had and is replaced; the others continue.
@@ -16,12 +17,12 @@ Covered
 
 Not covered
 - The processes run as the same user, with network and files, may send signals to others of that user, and may kill
-  their own guard; with `sandbox=Confinement()` they do not. Model-written code needs a sandbox as well.
+  their own reaper; with `sandbox=Confinement()` they do not. Model-written code needs a sandbox as well.
 """
 
 from __future__ import annotations
 
-from benchmax.envs.remote.process_limits import Confinement, ProcessLimits
+from benchmax.envs.remote.process_environment import Confinement, ProcessLimits
 from benchmax.envs.remote.proxy import RemoteEnv, open_remote_env
 from benchmax.envs.remote.routing import example_context
 

@@ -1,4 +1,4 @@
-"""How an environment's process is started and ended: plainly, or in a sandbox before its first line runs."""
+"""How an environment's process is started and ended: under a guard, or in a sandbox before its first line runs."""
 
 from __future__ import annotations
 
@@ -13,18 +13,17 @@ from pathlib import Path
 from typing import Protocol
 
 from benchmax import limits
-from benchmax.envs.remote.process_limits import Confinement, ProcessLimits
-from benchmax.errors import SandboxError
+from benchmax.envs.remote.process_environment import Confinement, ProcessLimits
 from benchmax.sandbox import Call, Ended, Limits, Process, Sandbox
 
 WORKER = "benchmax.bundle.worker"
 """The module a child runs; known here only by name, because it is on a layer above this one."""
-_WIRE = 3
+_WIRE_FD = 3
 """The socket's descriptor in a sandbox."""
 SANDBOXED = "BENCHMAX_SANDBOXED"
 """Set in a sandboxed process, so that what it starts need not warn that it has no boundary of its own."""
-_OUTSIDE = ("HOME", "USER", "LOGNAME")
-"""Variables about what is not there in a sandbox."""
+_NOT_IN_SANDBOX = ("HOME", "USER", "LOGNAME")
+"""Variables that name what a sandbox does not have."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,17 +41,11 @@ class Launch:
     module: str = WORKER
 
 
-@dataclass(frozen=True, slots=True)
-class Exit:
-    code: int
-    """Of a process that was killed, the signal, negative."""
-    by: str | None = None
-    """The limit of its sandbox that ended it."""
-
-
 class Child(Protocol):
-    ended: asyncio.Future[Exit]
-    """Done when nothing is left of it and of what it started."""
+    """A `PlainChild`, or a process of a sandbox."""
+
+    ended: asyncio.Future[Ended]
+    """Done when nothing is left of it and of what it started; see `Ended.of`."""
 
     def kill(self) -> None: ...
 
@@ -64,7 +57,7 @@ class PlainChild:
 
     def __init__(self, launch: Launch) -> None:
         self._loop = asyncio.get_running_loop()
-        self.ended: asyncio.Future[Exit] = self._loop.create_future()
+        self.ended: asyncio.Future[Ended] = self._loop.create_future()
         # From the loop's thread, which outlives the child: Linux ends a child with the thread that started it.
         self._popen = subprocess.Popen(
             [launch.python, "-P", "-m", launch.module, str(launch.wire)],
@@ -94,48 +87,20 @@ class PlainChild:
         """In a thread: wait until the child and all it started have ended."""
         code = self._popen.wait()
         try:
-            self._loop.call_soon_threadsafe(self.ended.set_result, Exit(code))
+            self._loop.call_soon_threadsafe(self.ended.set_result, Ended(code))
         except RuntimeError:  # the loop is closed already
             pass
 
 
-class SandboxedChild:
-    """A process in a sandbox."""
-
-    def __init__(self, process: Process) -> None:
-        self._process = process
-        self.ended: asyncio.Future[Exit] = asyncio.get_running_loop().create_future()
-        process.ended.add_done_callback(self._settle)
-
-    def kill(self) -> None:
-        try:
-            self._process.kill()
-        except SandboxError:  # its server is gone, and it with it
-            pass
-
-    def signal(self, number: int) -> None:
-        try:
-            self._process.signal(number)
-        except SandboxError:
-            pass
-
-    def _settle(self, future: asyncio.Future[Ended]) -> None:
-        error = None if future.cancelled() else future.exception()
-        ended = future.result() if error is None and not future.cancelled() else None
-        self.ended.set_result(Exit(-signal.SIGKILL) if ended is None else Exit(ended.exit, ended.by))
-
-
-async def start_sandboxed(
-    sandbox: Sandbox, launch: Launch, given: ProcessLimits, confinement: Confinement
-) -> SandboxedChild:
-    """SandboxError or SandboxUnavailable when there is no sandbox to be had."""
+async def start_sandboxed(sandbox: Sandbox, launch: Launch, given: ProcessLimits, confinement: Confinement) -> Process:
+    """Start a child in a sandbox; SandboxError or SandboxUnavailable when that is not possible."""
     await sandbox.start()
     if os.geteuid() == 0:
         os.chown(launch.folder, sandbox.user, sandbox.user)
-    variables = {name: value for name, value in launch.variables.items() if name not in _OUTSIDE}
+    variables = {name: value for name, value in launch.variables.items() if name not in _NOT_IN_SANDBOX}
     variables[SANDBOXED] = "1"
     call = Call(
-        argv=[launch.python, "-P", "-m", launch.module, str(_WIRE), "confined"],
+        argv=[launch.python, "-P", "-m", launch.module, str(_WIRE_FD), "confined"],
         env=variables,
         workspace=Path(launch.folder),
         limits=_limits(given, confinement),
@@ -143,7 +108,7 @@ async def start_sandboxed(
     null = os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC)
     try:
         stdin = null if launch.stdin is None else launch.stdin
-        return SandboxedChild(await sandbox.spawn(call, [stdin, launch.stdout, launch.stderr, launch.wire]))
+        return await sandbox.spawn(call, [stdin, launch.stdout, launch.stderr, launch.wire])
     finally:
         os.close(null)
 

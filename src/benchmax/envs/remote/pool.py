@@ -14,10 +14,9 @@ from collections.abc import Callable, Mapping
 from concurrent.futures import Future
 from time import monotonic
 from typing import Any
-from weakref import WeakKeyDictionary
 
 from benchmax import limits, retries
-from benchmax.cross_loop import LoopCalls
+from benchmax.cross_loop import LoopCalls, settle
 from benchmax.envs.remote.process import EnvProcess, ProcessSpec, Request
 from benchmax.envs.remote.wire import pack, transcript_starts
 from benchmax.errors import EnvDefinitionError, EnvError, EnvLost
@@ -54,16 +53,14 @@ class Slot:
     def open(self, process: EnvProcess, hello: dict[str, Any]) -> list[Request]:
         """Put a started process into the slot; returns the calls that waited for it."""
         self.process = process
-        if not self.ready.done():
-            self.ready.set_result(hello)
+        settle(self.ready, hello)
         waiting = list(self.waiting.values())
         self.waiting.clear()
         return waiting
 
     def fail(self, error: EnvDefinitionError) -> None:
         self.failure = error
-        if not self.ready.done():
-            self.ready.set_exception(error)
+        settle(self.ready, None, error)
         for request in self.waiting.values():
             request.answer(None, error)
         self.waiting.clear()
@@ -86,7 +83,6 @@ class EnvPool:
         """The process of each rollout."""
         self._numbers = itertools.count(1)
         self._closing = False
-        self._replies: WeakKeyDictionary[asyncio.AbstractEventLoop, LoopCalls] = WeakKeyDictionary()
         self._loop = asyncio.new_event_loop()
         self._calls = LoopCalls(self._loop)
         self._thread = threading.Thread(target=self._run, name="benchmax-env-io", daemon=True)
@@ -170,10 +166,10 @@ class EnvPool:
         """Run a hook in its process and wait for the outcome; cancelling abandons it there too."""
         loop = asyncio.get_running_loop()
         future: asyncio.Future[Any] = loop.create_future()
-        replies = self._replies.get(loop) or self._replies.setdefault(loop, LoopCalls(loop))
+        replies = LoopCalls.of(loop)
 
         def answer(value: Any, error: Exception | None) -> None:
-            replies.schedule_from(self._loop, _settle, future, value, error)
+            replies.schedule_from(self._loop, settle, future, value, error)
 
         request = self._request(hook, rollouts, key, args, kwargs, answer)
         self._calls.schedule_from(loop, self._submit, request)
@@ -186,7 +182,7 @@ class EnvPool:
     def call_blocking(self, hook: str, args: tuple[Any, ...], kwargs: Mapping[str, Any], seconds: float) -> Any:
         """Run a hook from code that is not async."""
         future: Future[Any] = Future()
-        request = self._request(hook, (), None, args, kwargs, lambda value, error: _settle(future, value, error))
+        request = self._request(hook, (), None, args, kwargs, lambda value, error: settle(future, value, error))
         self._calls.schedule(self._submit, request)
         try:
             return future.result(seconds)
@@ -312,12 +308,3 @@ class EnvPool:
             for process in processes:
                 process.kill("did not shut down")
             await asyncio.wait([process.ended for process in processes], timeout=5.0)
-
-
-def _settle(future: asyncio.Future[Any] | Future[Any], value: Any, error: Exception | None) -> None:
-    if future.done():
-        return
-    if error is not None:
-        future.set_exception(error)
-    else:
-        future.set_result(value)

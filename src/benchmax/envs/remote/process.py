@@ -9,23 +9,23 @@ import shutil
 import signal
 import socket
 import tempfile
-from collections import deque
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any
 
-from benchmax import limits
+from benchmax.cross_loop import settle
 from benchmax.envs.logging import group_context
-from benchmax.envs.remote.child import Child, Exit, Launch, PlainChild, start_sandboxed
-from benchmax.envs.remote.process_limits import Confinement, ProcessLimits, readable_bytes, scrubbed_environment
-from benchmax.envs.remote.wire import Frames, pack, rebuild
+from benchmax.envs.remote.child import Child, Launch, PlainChild, start_sandboxed
+from benchmax.envs.remote.output_lines import OutputLines
+from benchmax.envs.remote.process_environment import Confinement, ProcessLimits, readable_bytes, scrubbed_environment
+from benchmax.envs.remote.wire import FrameProtocol, answer_of, rebuild
 from benchmax.errors import EnvDefinitionError, EnvLost, SandboxError, SandboxUnavailable
-from benchmax.sandbox import Sandbox
+from benchmax.sandbox import Ended, Sandbox
 
 logger = logging.getLogger(__name__)
 
-TAIL_LINES = 20
 CLOSED = "closed its connection"
 END_SECONDS = 0.2
 """A child whose connection closes has this long to end with a code of its own."""
@@ -71,7 +71,7 @@ class Request:
 
 
 @dataclass(eq=False)
-class EnvProcess(asyncio.Protocol):
+class EnvProcess(FrameProtocol):
     """A child and its socket. Everything here runs on the pool's loop."""
 
     spec: ProcessSpec
@@ -83,18 +83,14 @@ class EnvProcess(asyncio.Protocol):
     """How it ended, once it has."""
 
     def __post_init__(self) -> None:
-        loop = asyncio.get_running_loop()
-        self._loop = loop
+        super().__init__()
+        self._loop = loop = asyncio.get_running_loop()
         self.hello: asyncio.Future[dict[str, Any]] = loop.create_future()
         self.ended: asyncio.Future[None] = loop.create_future()
-        self._frames = Frames()
-        self._outbox: list[bytes] = []
         self._cancel_timers: dict[int, asyncio.TimerHandle] = {}
-        self._tail: deque[str] = deque(maxlen=TAIL_LINES)
         self._kill_reason = ""
-        self._transport: asyncio.Transport | None = None
         self._child: Child | None = None
-        self._pipes: list[_OutputLines] = []
+        self._printed: dict[str, OutputLines] = {}
         self._folder = ""
 
     async def start(self) -> dict[str, Any]:
@@ -116,9 +112,10 @@ class EnvProcess(asyncio.Protocol):
                 os.close(writer)
         self._child.ended.add_done_callback(self._child_ended)
         for name, reader in zip(pipes, readers, strict=True):
-            self._pipes.append(await self._listen(name, reader))
+            make = partial(OutputLines, partial(self._pass_on, name))
+            _, self._printed[name] = await self._loop.connect_read_pipe(make, os.fdopen(reader, "rb", 0))
         await self._loop.create_unix_connection(lambda: self, sock=ours)
-        self._send(pack(self._instructions()))
+        self.send(self._instructions())
         try:
             return await asyncio.wait_for(asyncio.shield(self.hello), self.spec.start_seconds)
         except TimeoutError:
@@ -150,16 +147,7 @@ class EnvProcess(asyncio.Protocol):
             "start_seconds": self.spec.start_seconds,
         }
 
-    async def _listen(self, name: str, reader: int) -> _OutputLines:
-        pipe = os.fdopen(reader, "rb", 0)
-        _, lines = await self._loop.connect_read_pipe(
-            lambda: _OutputLines(lambda line: self._printed(name, line)), pipe
-        )
-        return lines
-
-    def _printed(self, stream: str, line: str) -> None:
-        if stream == "stderr":
-            self._tail.append(line)
+    def _pass_on(self, stream: str, line: str) -> None:
         try:
             self.spec.output(stream, line)
         except Exception:
@@ -170,43 +158,28 @@ class EnvProcess(asyncio.Protocol):
     def call(self, request: Request) -> None:
         request.process, request.sent = self, request.sent + 1
         self.pending[request.id] = request
-        self._send(request.frame)
+        self.send_frame(request.frame)
 
     def cancel(self, request: Request) -> None:
         """Abandon a call. A child that does not acknowledge it is stuck, and is killed."""
         if self.pending.pop(request.id, None) is None or self.end_reason is not None:
             return
-        self._send(pack({"cancel": request.id}))
+        self.send({"cancel": request.id})
         reason = f"did not answer for {self.spec.cancel_seconds:g} s after {request.hook} was abandoned"
         self._cancel_timers[request.id] = self._loop.call_later(self.spec.cancel_seconds, self.kill, reason)
 
-    def _send(self, frame: bytes) -> None:
-        if not self._outbox:
-            self._loop.call_soon(self._flush)
-        self._outbox.append(frame)
-
-    def _flush(self) -> None:
-        if self._transport is not None:
-            self._transport.write(b"".join(self._outbox))
-        self._outbox.clear()
-
     # Messages of the child
-
-    def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        assert isinstance(transport, asyncio.Transport)
-        self._transport = transport
 
     def data_received(self, data: bytes) -> None:
         try:
-            for message in self._frames.feed(data):
-                self._received(message)
+            super().data_received(data)
         except Exception as error:  # nothing it sends may harm this side
             self.kill(f"sent an invalid message ({type(error).__name__}: {error})")
 
     def connection_lost(self, error: Exception | None) -> None:
         self._loop.call_later(END_SECONDS, self.kill, CLOSED)
 
-    def _received(self, message: dict[str, Any]) -> None:
+    def received(self, message: dict[str, Any]) -> None:
         if "log" in message:
             _relog(*message["log"])
         elif "cancelled" in message:
@@ -216,16 +189,14 @@ class EnvProcess(asyncio.Protocol):
             self.hello.set_result(dict(message["hello"]))
         elif "failed" in message and not self.hello.done():
             self.hello.set_exception(_start_failure(message["failed"]))
-        else:
-            error = rebuild(message["error"]) if "error" in message else None
-            if (request := self.pending.pop(message.get("id", -1), None)) is not None:
-                request.answer(message.get("ok"), error)
+        elif (request := self.pending.pop(message.get("id", -1), None)) is not None:
+            request.answer(*answer_of(message))
 
     # The end
 
     def stop(self) -> None:
         """Ask the child to shut its environment down and exit."""
-        self._send(pack({"stop": True}))
+        self.send({"stop": True})
 
     def kill(self, reason: str) -> None:
         """End the child and whatever it started."""
@@ -240,12 +211,12 @@ class EnvProcess(asyncio.Protocol):
             self.kill(reason)
             await asyncio.wait([self.ended], timeout=5.0)
 
-    def _child_ended(self, ended: asyncio.Future[Exit]) -> None:
-        self._finishing = self._loop.create_task(self._finish(ended.result()))
+    def _child_ended(self, ended: asyncio.Future[Ended]) -> None:
+        self._finishing = self._loop.create_task(self._finish(Ended.of(ended)))
 
-    async def _finish(self, ended: Exit) -> None:
-        if self._pipes:
-            await asyncio.wait([pipe.closed for pipe in self._pipes], timeout=0.5)
+    async def _finish(self, ended: Ended) -> None:
+        if self._printed:
+            await asyncio.wait([lines.closed for lines in self._printed.values()], timeout=0.5)
         self.end_reason = self._describe_end(ended)
         for timer in self._cancel_timers.values():
             timer.cancel()
@@ -256,26 +227,22 @@ class EnvProcess(asyncio.Protocol):
             if not self.send_again(request):
                 request.answer(None, EnvLost(self.end_reason))
         self.pending.clear()
-        if self._transport is not None:
-            self._transport.close()
-        for pipe in self._pipes:
-            pipe.close()
+        self.close()
+        for lines in self._printed.values():
+            lines.close()
         await asyncio.to_thread(shutil.rmtree, self._folder, ignore_errors=True)
-        if not self.ended.done():
-            self.ended.set_result(None)
+        settle(self.ended, None)
 
-    def _describe_end(self, ended: Exit) -> str:
-        code = ended.code
+    def _describe_end(self, ended: Ended) -> str:
+        code = ended.exit
         own = self._kill_reason and self._kill_reason != CLOSED
         if own:
             how = f"{self._kill_reason} and was killed"
         elif ended.by is not None and ended.by != "killed":
             how = f"was ended by the {ended.by} limit of its sandbox"
-        elif code < 0:
-            how = f"was killed by {signal_name(-code)}"
         else:
-            how = f"ended with exit code {code}"
-        tail = "\n".join(self._tail)
+            how = how_it_exited(code)
+        tail = "\n".join(self._printed["stderr"].lines) if "stderr" in self._printed else ""
         most = self.spec.limits.memory_bytes
         if most is not None and any(sign in tail for sign in _OUT_OF_MEMORY):
             how += f" at its memory limit {readable_bytes(most)}"
@@ -285,12 +252,14 @@ class EnvProcess(asyncio.Protocol):
         return f"The environment's process {how}.{output}"
 
 
-def signal_name(number: int) -> str:
-    """SIGSEGV and the like; most real-time signals have no name."""
+def how_it_exited(code: int) -> str:
+    """An exit code in words; of a process that was killed, the signal, negative."""
+    if code >= 0:
+        return f"ended with exit code {code}"
     try:
-        return signal.Signals(number).name
-    except ValueError:
-        return f"signal {number}"
+        return f"was killed by {signal.Signals(-code).name}"
+    except ValueError:  # most real-time signals have no name
+        return f"was killed by signal {-code}"
 
 
 def _start_failure(described: Any) -> EnvDefinitionError:
@@ -310,33 +279,3 @@ def _relog(level: int, name: str, message: str, rollouts: list[str]) -> None:
     known = record.name if record.name in logging.root.manager.loggerDict else "benchmax.env"
     with group_context([str(each) for each in rollouts]):
         logging.getLogger(known).handle(record)
-
-
-class _OutputLines(asyncio.Protocol):
-    """Splits what a child prints into lines of bounded length."""
-
-    def __init__(self, on_line: Callable[[str], None]) -> None:
-        self._on_line = on_line
-        self._rest = b""
-        self._transport: asyncio.BaseTransport | None = None
-        self.closed: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-
-    def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        self._transport = transport
-
-    def data_received(self, data: bytes) -> None:
-        *lines, rest = (self._rest + data).split(b"\n")
-        self._rest = rest[: limits.LOG_LINE_CHARS]
-        for line in lines:
-            self._on_line(line[: limits.LOG_LINE_CHARS].decode("utf-8", "replace").rstrip("\r"))
-
-    def connection_lost(self, error: Exception | None) -> None:
-        if self._rest:
-            self._on_line(self._rest.decode("utf-8", "replace"))
-            self._rest = b""
-        if not self.closed.done():
-            self.closed.set_result(None)
-
-    def close(self) -> None:
-        if self._transport is not None:
-            self._transport.close()

@@ -8,9 +8,11 @@ dicts are used as they are. A list of messages loses its `completion_start` in J
 
 from __future__ import annotations
 
+import asyncio
 import base64
 import json
 import traceback
+from collections import deque
 from collections.abc import Callable, Iterator, Mapping
 from functools import lru_cache
 from pathlib import Path, PurePath
@@ -121,6 +123,56 @@ class Frames:
             del buffer[:at]
 
 
+class FrameProtocol(asyncio.Protocol):
+    """Frames over a socket of an event loop; what is sent in one iteration of the loop is written at once."""
+
+    from_threads = False
+    """Whether `send` is called from other threads, too."""
+
+    def __init__(self, frames: Frames | None = None) -> None:
+        self._frames = frames or Frames()
+        self._outbox: deque[bytes] = deque()
+        self._flushing = False
+        self._transport: asyncio.Transport | None = None
+
+    def received(self, message: dict[str, Any]) -> None:
+        """Called with each message."""
+        raise NotImplementedError
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        assert isinstance(transport, asyncio.Transport)
+        self._transport = transport
+        loop = asyncio.get_running_loop()
+        self._soon = loop.call_soon_threadsafe if self.from_threads else loop.call_soon
+
+    def data_received(self, data: bytes) -> None:
+        for message in self._frames.feed(data):
+            self.received(message)
+
+    def send(self, message: Mapping[str, Any]) -> None:
+        self.send_frame(pack(message))
+
+    def send_frame(self, frame: bytes) -> None:
+        self._outbox.append(frame)
+        if not self._flushing:
+            self._flushing = True
+            try:
+                self._soon(self.flush)
+            except RuntimeError:  # the loop is closed: the process is about to end
+                pass
+
+    def flush(self) -> None:
+        """Write what waits."""
+        self._flushing = False
+        frames = [self._outbox.popleft() for _ in range(len(self._outbox))]
+        if frames and self._transport is not None:
+            self._transport.write(b"".join(frames))
+
+    def close(self) -> None:
+        if self._transport is not None:
+            self._transport.close()
+
+
 def _parse(body: str, tagged: int) -> dict[str, Any]:
     try:
         message = json.loads(body, object_hook=_untag if tagged else None)
@@ -183,6 +235,11 @@ def rebuild(described: Mapping[str, Any]) -> Exception:
     if trace := str(described.get("traceback") or ""):
         error.add_note(f"In the environment's process:\n{trace}")
     return error
+
+
+def answer_of(message: Mapping[str, Any]) -> tuple[Any, Exception | None]:
+    """The value in an answer, and the error if it is one."""
+    return message.get("ok"), rebuild(message["error"]) if "error" in message else None
 
 
 @lru_cache(maxsize=256)

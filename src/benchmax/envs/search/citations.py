@@ -5,39 +5,31 @@ A text may be cited by its id, or by what its metadata calls it.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
-_MARK = re.compile(r"\[source:([^\[\]]++)\]", re.IGNORECASE | re.ASCII)
+from benchmax.envs.reward_helpers import SOURCE_MARK, CitationScore
+
 NAMES = ("source_id", "id", "file", "title", "url")
 """In metadata."""
 
 
-class Citations(NamedTuple):
-    precision: float
-    recall: float
-
-
 def without_citations(text: str) -> str:
-    return _MARK.sub("", text).strip()
+    return SOURCE_MARK.sub("", text).strip()
 
 
-def cited(text: str, chunks: Sequence[Mapping[str, Any]]) -> Citations:
+def cited(text: str, chunks: Sequence[Mapping[str, Any]]) -> CitationScore:
     """How many of the marks name one of the texts, and how many of the texts are named; 0 when there are none."""
-    marks = {part.strip().casefold() for mark in _MARK.findall(text) for part in mark.split(",")} - {""}
+    marks = {part.strip().casefold() for mark in SOURCE_MARK.findall(text) for part in mark.split(",")} - {""}
     names = [_names_of(chunk) for chunk in chunks]
     if not marks or not names:
-        return Citations(0.0, 0.0)
+        return CitationScore(0.0, 0.0)
     known = set().union(*names)
-    return Citations(len(marks & known) / len(marks), sum(bool(marks & each) for each in names) / len(names))
+    return CitationScore(len(marks & known) / len(marks), sum(bool(marks & each) for each in names) / len(names))
 
 
 def _names_of(chunk: Mapping[str, Any]) -> set[str]:
     metadata = chunk.get("metadata")
-    values = (
-        [chunk.get("id"), *(metadata.get(name) for name in NAMES)]
-        if isinstance(metadata, Mapping)
-        else [chunk.get("id")]
-    )
+    known = metadata if isinstance(metadata, Mapping) else {}
+    values = (chunk.get("id"), *map(known.get, NAMES))
     return {str(value).strip().casefold() for value in values if value not in (None, "")}

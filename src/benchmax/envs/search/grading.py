@@ -12,7 +12,7 @@ from collections import Counter
 from collections.abc import Iterable
 from typing import Any
 
-from benchmax.envs.reward_helpers import exact_match
+from benchmax.envs.reward_helpers import accepted_answers, exact_match
 
 CHARS = 4_000
 """Of an answer; a longer one is no answer."""
@@ -22,7 +22,7 @@ HALF_RIGHT = 0.6
 """The harmonic mean of precision and recall that earns one half."""
 _WORD = re.compile(r"[^\W_]+(?:[.,:'’/-][^\W_]+)*")
 _NUMBER = re.compile(r"\d[\d.,:/-]*")
-_SAYS_NOTHING = frozenset(
+_FILLER_WORDS = frozenset(
     {
         "a", "an", "the", "is", "are", "was", "were", "be", "it", "its", "this", "that", "of", "in", "on", "at", "to",
         "by", "for", "with", "and", "answer", "so", "he", "she", "they", "his", "her",
@@ -34,14 +34,12 @@ def correctness(answer: str, truth: Any) -> float:
     """The grade of an answer; `truth` may be a list of accepted answers."""
     if not answer.strip() or len(answer) > CHARS:
         return 0.0
-    truths = list(truth) if isinstance(truth, list | tuple) else [truth]
-    return max((_grade(answer, str(each)) for each in truths), default=0.0)
+    return max((_grade(answer, each) for each in accepted_answers(truth)), default=0.0)
 
 
 def conciseness(answer: str, said: str, truth: Any) -> float:
     """1 for an answer about as long as the truth with few words around it, less the longer either is."""
-    lengths = [len(str(each)) for each in (truth if isinstance(truth, list | tuple) else [truth])]
-    allowed = max(ANSWER_CHARS, 2 * max(lengths, default=0))
+    allowed = max(ANSWER_CHARS, 2 * max(map(len, accepted_answers(truth)), default=0))
     return _up_to(len(answer), allowed) * _up_to(len(said), allowed + AROUND_CHARS)
 
 
@@ -67,7 +65,7 @@ def _grade(answer: str, truth: str) -> float:
 def _words(text: str) -> list[str]:
     """The words that say something, numbers without separators of thousands."""
     found = (word.casefold() for word in _WORD.findall(text))
-    return [_plain(word) for word in found if word not in _SAYS_NOTHING]
+    return [_plain(word) for word in found if word not in _FILLER_WORDS]
 
 
 def _plain(word: str) -> str:

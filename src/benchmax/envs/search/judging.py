@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from typing import Any
 
+from benchmax.envs.reward_helpers import accepted_answers
 from benchmax.errors import UsageError
 from benchmax.rewards.judge import Judge
 from benchmax.rewards.rubric import Rubric, judge_rubric
@@ -40,7 +41,7 @@ class AnswerJudge:
                 timeout=self._timeout,
                 cache=10_000,
             )
-        reference = " / ".join(map(str, truth)) if isinstance(truth, list | tuple) else str(truth)
+        reference = " / ".join(accepted_answers(truth))
         return (await judge_rubric(self._judge, CORRECT, question, answer, reference)).score
 
     async def close(self) -> None:

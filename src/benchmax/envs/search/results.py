@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import asyncio
-import inspect
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 from benchmax import limits
+from benchmax.envs.base_env import call_hook
 from benchmax.search.types import LEXICAL
 
 _CUT = "\n[cut: search for less, or with a smaller limit]"
@@ -16,12 +15,7 @@ _CUT = "\n[cut: search for less, or with a smaller limit]"
 async def search(corpus: Any, query: str, limit: int, mode: str | None) -> str:
     """The texts that a corpus finds, as text for the model."""
     given = {} if mode in (None, LEXICAL) else {"mode": mode}
-    if inspect.iscoroutinefunction(corpus.search):
-        found = await corpus.search(query, limit, **given)
-    else:
-        found = await asyncio.to_thread(corpus.search, query, limit, **given)
-        found = await found if inspect.isawaitable(found) else found
-    return shown(list(found or ()), query)
+    return shown(list(await call_hook(corpus.search, query, limit, **given) or ()), query)
 
 
 def shown(found: Sequence[Any], query: str) -> str:

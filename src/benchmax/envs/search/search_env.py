@@ -16,9 +16,9 @@ from collections.abc import Generator, Mapping, Sequence
 from typing import Any
 
 from benchmax.envs.base_env import BaseEnv
-from benchmax.envs.columns import require_columns, require_task
 from benchmax.envs.example_id import make_example
-from benchmax.envs.generated import worked
+from benchmax.envs.generated_tasks import TEXT, arguments_schema, worked_example
+from benchmax.envs.required_columns import require_columns, require_task
 from benchmax.envs.reward_helpers import (
     count_search_calls,
     extract_completion_text,
@@ -33,11 +33,11 @@ from benchmax.envs.search.handbook.tasks import searches, solve
 from benchmax.envs.search.judging import AnswerJudge, TokenProvider
 from benchmax.envs.types import Example, Messages, RewardValue, ToolCall, ToolDefinition, Unscored
 from benchmax.errors import EnvDefinitionError, JudgeError, UsageError
-from benchmax.search.corpora import open_corpus
+from benchmax.search.open_corpus import open_corpus
 from benchmax.search.types import LEXICAL
 
 MOST_RESULTS, DEFAULT_RESULTS = 50, 10
-SHOWN: Messages = worked(
+WORKED_EXAMPLE: Messages = worked_example(
     "What is the extension of Ina Falk?",
     "search",
     {"query": "Ina Falk extension", "limit": 1},
@@ -113,7 +113,7 @@ class SearchEnv(BaseEnv):
         task = {"ground_truth": row["answer"], "question": str(row["question"]), "reference_chunks": chunks}
         if row.get("facts") is not None:
             task["facts"] = dict(row["facts"])
-        shown = SHOWN if row.get("level") == DEFAULT_LEVEL else []
+        shown = WORKED_EXAMPLE if row.get("level") == DEFAULT_LEVEL else []
         return make_example(
             prompt_messages=[*shown, {"role": "user", "content": str(row["question"])}],
             task=task,
@@ -130,13 +130,11 @@ class SearchEnv(BaseEnv):
     # Tools
 
     async def list_tools(self) -> list[ToolDefinition]:
-        limit = {"type": "integer", "default": DEFAULT_RESULTS}
-        properties: dict[str, Any] = {"query": {"type": "string"}, "limit": limit}
+        optional: dict[str, Any] = {"limit": {"type": "integer", "default": DEFAULT_RESULTS}}
         modes = list(self._corpus.available_modes()) if hasattr(self._corpus, "available_modes") else []
         if len(modes) > 1:
-            properties["mode"] = {"enum": modes}
-        schema = {"type": "object", "properties": properties, "required": ["query"]}
-        return [ToolDefinition("search", "Searches texts by words.", schema)]
+            optional["mode"] = {"enum": modes}
+        return [ToolDefinition("search", "Searches texts by words.", arguments_schema(optional, query=TEXT))]
 
     async def init_rollout(self, rollout_id: str, corpus: str | None = None, **rollout_args: Any) -> None:
         if corpus == NAME and not self._is_handbook:

@@ -17,8 +17,8 @@ from typing import Any
 
 from benchmax import extras
 from benchmax.envs.base_env import BaseEnv
-from benchmax.envs.columns import require_columns, require_task
 from benchmax.envs.example_id import make_example
+from benchmax.envs.required_columns import require_columns, require_task
 from benchmax.envs.reward_helpers import extract_completion_text
 from benchmax.envs.telestich.poems import Poem
 from benchmax.envs.telestich.words import FIRST, LAST, LONG, MIDDLE, SHORT, THEMES
@@ -50,7 +50,7 @@ LEVELS = {
 }
 DEFAULT_LEVEL = "acrostic"
 _ASKED = {"first": "first letters", "last": "last letters", "both": "first letters and the last letters"}
-_SHOWN = "hat"
+_EXAMPLE_WORD = "hat"
 
 
 class TelestichEnv(BaseEnv):
@@ -93,8 +93,8 @@ class TelestichEnv(BaseEnv):
         theme = str(example.get("theme") or "anything")
         return make_example(
             prompt_messages=[
-                {"role": "user", "content": _question(_SHOWN, "the sea", letters)},
-                {"role": "assistant", "content": poem(_SHOWN, "the sea", letters)},
+                {"role": "user", "content": _question(_EXAMPLE_WORD, "the sea", letters)},
+                {"role": "assistant", "content": poem(_EXAMPLE_WORD, "the sea", letters)},
                 {"role": "user", "content": _question(word, theme, letters)},
             ],
             task={"word": word, "theme": theme, "letters": letters},
@@ -192,7 +192,7 @@ def _refilled(kept: dict[str, list[str]], source: Mapping[str, str], draw: rando
 def make_rows(level: str, *, rows: int | None = None, seed: int = 0) -> list[dict[str, str]]:
     """Different words and themes of a level, the same for the same seed."""
     wanted = LEVELS[level]
-    words = [word for word in (*SHORT, *LONG) if wanted.fewest <= len(word) <= wanted.most and word != _SHOWN]
+    words = [word for word in (*SHORT, *LONG) if wanted.fewest <= len(word) <= wanted.most and word != _EXAMPLE_WORD]
     pairs = [(word, theme) for word in dict.fromkeys(words) for theme in THEMES]
     random.Random(f"{level} {seed}").shuffle(pairs)
     chosen = pairs[: ROWS if rows is None else rows]

@@ -15,22 +15,27 @@ from collections.abc import Generator, Mapping, Sequence
 from typing import Any, ClassVar
 
 from benchmax.envs.base_env import BaseEnv
-from benchmax.envs.columns import require_columns, require_task
 from benchmax.envs.example_id import make_example
-from benchmax.envs.generated import answered, worked
-from benchmax.envs.reward_helpers import exact_match, extract_completion_text, extract_last_answer_block
+from benchmax.envs.generated_tasks import with_answer, worked_example
+from benchmax.envs.required_columns import require_columns, require_task
+from benchmax.envs.reward_helpers import (
+    accepted_answers,
+    exact_match,
+    extract_completion_text,
+    extract_last_answer_block,
+)
 from benchmax.envs.types import Example, Messages, RewardValue, ToolDefinition
 from benchmax.envs.wikipedia.articles.base import SEARCH, TOOLS, Articles, call_tool
 from benchmax.envs.wikipedia.articles.live import URL, LiveArticles
 from benchmax.envs.wikipedia.articles.local import LocalArticles
-from benchmax.envs.wikipedia.factbook.world import NAME, open_articles
+from benchmax.envs.wikipedia.factbook.corpus import NAME, open_articles
 from benchmax.envs.wikipedia.tasks import DEFAULT_LEVEL, KINDS, LEVELS, make_rows
 from benchmax.errors import EnvDefinitionError, UsageError
-from benchmax.search.corpora import open_corpus
 from benchmax.search.index import Index
+from benchmax.search.open_corpus import open_corpus
 
 LIVE = "live"
-SHOWN: Messages = worked(
+WORKED_EXAMPLE: Messages = worked_example(
     "How many airports are in Atlantis?",
     SEARCH,
     {"q": "Atlantis airports", "limit": 1},
@@ -79,11 +84,10 @@ class WikipediaEnv(BaseEnv):
         asked = {name: row.get(name, row.get(name.lower())) for name in ("Question", "Answer")}
         require_columns(asked, *asked)
         question, answer = asked.values()
-        accepted = row.get("accepted") or (list(answer) if isinstance(answer, list | tuple) else [answer])
-        task: dict[str, Any] = {"ground_truth": [str(each) for each in accepted]}
+        task: dict[str, Any] = {"ground_truth": accepted_answers(row.get("accepted") or answer)}
         if row.get("kind") in KINDS:
             task |= {"kind": row["kind"], "facts": dict(row["facts"])}
-        shown = SHOWN if row.get("level") == DEFAULT_LEVEL else []
+        shown = WORKED_EXAMPLE if row.get("level") == DEFAULT_LEVEL else []
         return make_example(
             prompt_messages=[*shown, {"role": "user", "content": str(question)}],
             task=task,
@@ -134,7 +138,7 @@ class WikipediaEnv(BaseEnv):
     def demonstrate(self, example: Example) -> Generator[Any, str, None] | None:
         """The solution of a generated question, step by step; other rows have none."""
         task = example.get("task") or {}
-        return answered(KINDS[task["kind"]].solve(task["facts"])) if task.get("kind") in KINDS else None
+        return with_answer(KINDS[task["kind"]].solve(task["facts"])) if task.get("kind") in KINDS else None
 
 
 def _open(corpus: str | Index, keys: Sequence[str], url: str | None) -> Articles:

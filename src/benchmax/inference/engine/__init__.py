@@ -4,7 +4,7 @@
     request      a generation that was asked for
     sampling     how a token is drawn
     scheduler    what is computed next, with admission (who joins), delivery (who leaves), capacity (rows and their
-                 length) and batch_state (what they share)
+                 length) and scheduler_state (what they share)
     row_table    what the host knows of each row
     kv_cache     keys and values of all rows
     runner       prefill and decode steps on a device; cuda_runner is the one for GPUs

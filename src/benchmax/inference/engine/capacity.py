@@ -11,9 +11,9 @@ import logging
 import numpy as np
 
 from benchmax.errors import UsageError
-from benchmax.inference.engine.batch_state import BatchState
 from benchmax.inference.engine.delivery import Delivery
 from benchmax.inference.engine.kv_cache import bucket, round_up
+from benchmax.inference.engine.scheduler_state import BatchState
 
 logger = logging.getLogger(__name__)
 

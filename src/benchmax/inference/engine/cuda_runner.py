@@ -15,7 +15,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from benchmax.inference.engine.forward import Plan, TorchOps, forward, logits
+from benchmax.inference.engine.forward import Plan, forward, logits
 from benchmax.inference.engine.runner import STOPS, Prefill, Runner, StepResult
 from benchmax.inference.weights.llama import Weights
 
@@ -50,7 +50,6 @@ class CudaRunner(Runner):
         torch.cuda.synchronize(self.device)
 
     def _use_kernels(self) -> bool:
-        assert isinstance(self.ops, TorchOps)
         try:
             from benchmax.inference.kernels import check, layers
 
@@ -66,7 +65,6 @@ class CudaRunner(Runner):
         return True
 
     def _chain(self) -> Chain | None:
-        assert isinstance(self.ops, TorchOps)
         try:
             from benchmax.inference.kernels import check, decode
 
@@ -86,15 +84,17 @@ class CudaRunner(Runner):
         torch.cuda.set_device(self.device)
         torch.cuda.set_stream(self.stream)
 
-    def release(self) -> None:
+    def _drop_graphs(self) -> None:
         self.stream.synchronize()
         self.replays.clear()
+        self.pool = torch.cuda.graph_pool_handle()  # a pool whose graphs are all gone cannot be captured into again
+
+    def release(self) -> None:
+        self._drop_graphs()
         super().release()
 
     def release_cache(self) -> None:
-        self.stream.synchronize()
-        self.replays.clear()
-        self.pool = torch.cuda.graph_pool_handle()
+        self._drop_graphs()
         super().release_cache()
         torch.cuda.empty_cache()
 
@@ -102,9 +102,7 @@ class CudaRunner(Runner):
         return torch.as_tensor(np.asarray(values), dtype=dtype).pin_memory().to(self.device, non_blocking=True)
 
     def resize(self, rows: int, length: int, keep_rows: int = 0, keep_length: int = 0) -> None:
-        self.stream.synchronize()
-        self.replays.clear()
-        self.pool = torch.cuda.graph_pool_handle()  # a pool whose graphs are all gone cannot be captured into again
+        self._drop_graphs()
         super().resize(rows, length, keep_rows, keep_length)
         self.ring = torch.zeros(self.burst, rows, dtype=torch.int64, device=self.device)
         self.ring_logprobs = torch.zeros(self.burst, rows, device=self.device)

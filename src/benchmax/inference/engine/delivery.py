@@ -8,9 +8,9 @@ from typing import Any, Literal
 
 import numpy as np
 
-from benchmax.inference.engine.batch_state import BatchState
 from benchmax.inference.engine.request import Request
 from benchmax.inference.engine.sampling import MAX_STOPS, Generation
+from benchmax.inference.engine.scheduler_state import BatchState
 
 
 class Delivery:
@@ -20,7 +20,7 @@ class Delivery:
         self.state = state
         self.saw_nan = False
         """Whether a log-prob was NaN since the cache was last cleared."""
-        self._abandoned_rows: list[int] = []
+        self.abandoned_rows: list[int] = []
         """Rows that the device still runs for requests the host has ended."""
 
     def deliver(self) -> None:
@@ -53,16 +53,12 @@ class Delivery:
             self.state.queue = deque(request for request in self.state.queue if not request.future.dropped)
 
     def abandon(self, error: BaseException) -> None:
-        """Fail all requests and stop their rows; the scheduler can go on."""
+        """Fail every request, running or waiting, and stop their rows; the scheduler can go on."""
         table = self.state.table
-        self._abandoned_rows += [request.row for request in self.state.active]
+        self.abandoned_rows += [request.row for request in self.state.active]
         table.held[table.busy] = 0
         self.fail_all(error)
         self._stop_abandoned()
-
-    def forget_abandoned(self) -> None:
-        """The device has lost its rows."""
-        self._abandoned_rows.clear()
 
     def fail_all(self, error: BaseException) -> None:
         """Fail every request, running or waiting."""
@@ -138,13 +134,13 @@ class Delivery:
         if request.row < 0:
             return
         if not ended_on_device:
-            self._abandoned_rows.append(request.row)
+            self.abandoned_rows.append(request.row)
         self.state.table.leave(request)
 
     def _stop_abandoned(self) -> None:
-        if self._abandoned_rows:
-            self.state.runner.stop(self._abandoned_rows)
-            self._abandoned_rows = []
+        if self.abandoned_rows:
+            self.state.runner.stop(self.abandoned_rows)
+            self.abandoned_rows = []
 
 
 def _kept_ids(request: Request) -> int | None:

@@ -21,7 +21,6 @@ from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
 from dataclasses import asdict, replace
 from pathlib import Path
-from types import TracebackType
 from typing import Any, Self
 from weakref import WeakKeyDictionary, WeakSet
 
@@ -45,8 +44,8 @@ __all__ = ["Engine", "Generation", "OnTokens", "SamplingParams", "ShouldStop"]
 
 SLOTS = {"cpu": 64, "cuda": 512}
 QUIET_SECONDS = 0.0005
-SHORTAGES = 6
-SHORTAGE_SECONDS = 0.2
+MAX_RESTARTS = 6
+RESTART_SECONDS = 0.2
 """How often in a row the engine starts over when memory runs out, and how much longer it waits each time."""
 GATHER_SECONDS = 0.1
 """How long an idle engine waits at most for a pause between requests of `QUIET_SECONDS`, so that requests submitted one
@@ -204,7 +203,7 @@ class Engine:
 
     def load_weights(self, state: Mapping[str, Tensor]) -> None:
         """`update_weights` with a whole state dict; UsageError when a parameter is missing."""
-        lost = self.weights.names - set(state) - ({"lm_head.weight"} if self.spec.tied else set())
+        lost = self.weights.own_names - set(state)
         if lost:
             raise UsageError(f"The state dict lacks {len(lost)} parameters, such as {min(lost)!r}. Give all of them.")
         self.update_weights(state)
@@ -263,9 +262,7 @@ class Engine:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     @property
@@ -298,14 +295,18 @@ class Engine:
             self._scheduler.turn()
             self._shortages = 0
         except UsageError as error:  # no memory for a larger cache: the present one stays sound
-            self._scheduler.abandon(error)
+            self._scheduler.delivery.abandon(error)
         except (RuntimeError, MemoryError) as error:
-            if not out_of_memory(error) or self._shortages >= SHORTAGES or not self._scheduler.capacity.half_is_enough:
+            if (
+                not out_of_memory(error)
+                or self._shortages >= MAX_RESTARTS
+                or not self._scheduler.capacity.half_is_enough
+            ):
                 raise
             self._shortages += 1
             logger.warning("out of memory (%s): going on with fewer rows", self._runner.describe_memory())
             self._scheduler.start_over()
-            time.sleep(SHORTAGE_SECONDS * self._shortages)  # others on the same device may release some
+            time.sleep(RESTART_SECONDS * self._shortages)  # others on the same device may release some
         self._scheduler.state.counters.busy_seconds += time.perf_counter() - began
 
     def _receive(self) -> bool:
@@ -317,17 +318,22 @@ class Engine:
         if idle:
             self._gather()
         with self._wake:
-            commands = list(self._commands)
-            self._commands.clear()
-            self._scheduler.state.queue.extend(self._arrivals)
             self._scheduler.state.counters.requests += len(self._arrivals)
-            self._arrivals.clear()
+            commands = self._take_in()
         for action, done in commands:
             try:
                 done.set_result(action())
             except BaseException as error:
                 done.set_exception(error)
         return not self._closing
+
+    def _take_in(self) -> list[tuple[Callable[[], object], Future[Any]]]:
+        """Queue what has arrived; returns the commands. Called with the lock held."""
+        self._scheduler.state.queue.extend(self._arrivals)
+        commands = list(self._commands)
+        self._arrivals.clear()
+        self._commands.clear()
+        return commands
 
     def _gather(self) -> None:
         deadline = time.perf_counter() + GATHER_SECONDS
@@ -339,10 +345,7 @@ class Engine:
     def _end(self, error: BaseException) -> None:
         with self._wake:
             self._closing = True
-            self._scheduler.state.queue.extend(self._arrivals)
-            self._arrivals.clear()
-            commands = list(self._commands)
-            self._commands.clear()
+            commands = self._take_in()
         self._scheduler.delivery.fail_all(error)
         for _, done in commands:
             done.set_exception(error)

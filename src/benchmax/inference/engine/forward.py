@@ -1,14 +1,13 @@
 """One forward pass for prefill and decode alike: a flat list of tokens, each with its row and position.
 
-The matrix products see all tokens of all requests as one batch. Only attention distinguishes requests: `Ops.attend`
-reads a token's own row of the cache. `TorchOps` is the reference, used on CPUs and wherever the Triton kernels are not;
-it materialises no repeated key-value heads.
+The matrix products see all tokens of all requests as one batch. Only attention distinguishes requests: `attend`
+reads a token's own row of the cache. `TorchOps` is the reference, used on CPUs and wherever its subclass with Triton
+kernels is not; it materialises no repeated key-value heads.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Protocol
 
 import torch
 import torch.nn.functional as F
@@ -17,9 +16,9 @@ from torch import Tensor
 from benchmax.inference.engine.kv_cache import KVCache
 from benchmax.inference.weights.llama import Layer, ModelSpec, Weights
 
-SHORT = 256
+SHORT_LENGTH = 256
 """Up to this length plain matrix products beat the fused CPU attention."""
-CHUNK = 16
+CHUNK_ROWS = 16
 """Decode rows that share one trimmed length when lengths differ a lot."""
 
 Cache = tuple[Tensor, Tensor]
@@ -62,21 +61,7 @@ class Plan:
     """Prefill with kernels: (row, offset, count, start) of each block of queries."""
 
 
-class Ops(Protocol):
-    """The parts of a forward pass that have kernels."""
-
-    def norm(self, x: Tensor, weight: Tensor, eps: float) -> Tensor: ...
-
-    def rotate_and_store(self, qkv: Tensor, layer: Layer, cache: Cache, plan: Plan) -> Tensor:
-        """Rotate queries and keys by their position and write keys and values; returns the queries."""
-        ...
-
-    def attend(self, q: Tensor, cache: Cache, plan: Plan) -> Tensor: ...
-
-    def swiglu(self, x: Tensor) -> Tensor: ...
-
-
-def forward(weights: Weights, kv: KVCache, plan: Plan, ops: Ops) -> Tensor:
+def forward(weights: Weights, kv: KVCache, plan: Plan, ops: TorchOps) -> Tensor:
     """The residual stream after the last layer, one row per token."""
     eps = weights.spec.eps
     x = F.embedding(plan.tokens, weights.embed)
@@ -90,27 +75,30 @@ def forward(weights: Weights, kv: KVCache, plan: Plan, ops: Ops) -> Tensor:
     return x
 
 
-def logits(weights: Weights, x: Tensor, ops: Ops) -> Tensor:
+def logits(weights: Weights, x: Tensor, ops: TorchOps) -> Tensor:
     return weights.lm_head(ops.norm(x, weights.norm, weights.spec.eps))
 
 
 class TorchOps:
-    """Plain torch, any device."""
+    """The parts of a forward pass that have kernels, in plain torch, for any device."""
 
     def __init__(self, spec: ModelSpec, cos: Tensor, sin: Tensor) -> None:
         self.spec, self.cos, self.sin = spec, cos, sin
 
     def norm(self, x: Tensor, weight: Tensor, eps: float) -> Tensor:
-        return _rms_norm(x, weight, eps)
+        wide = x.float()
+        scaled = wide * torch.rsqrt(wide.square().mean(-1, keepdim=True) + eps)
+        return scaled.to(x.dtype) * weight
 
     def rotate_and_store(self, qkv: Tensor, layer: Layer, cache: Cache, plan: Plan) -> Tensor:
+        """Rotate queries and keys by their position and write keys and values; returns the queries."""
         spec = self.spec
         turning = spec.heads + spec.kv_heads
         heads = qkv.view(-1, turning + spec.kv_heads, spec.head_dim)
         qk, v = heads[:, :turning], heads[:, turning:]
         if layer.q_norm is not None and layer.k_norm is not None:
-            q_part = _rms_norm(qk[:, : spec.heads], layer.q_norm, spec.eps)
-            qk = torch.cat([q_part, _rms_norm(qk[:, spec.heads :], layer.k_norm, spec.eps)], 1)
+            q_part = self.norm(qk[:, : spec.heads], layer.q_norm, spec.eps)
+            qk = torch.cat([q_part, self.norm(qk[:, spec.heads :], layer.k_norm, spec.eps)], 1)
         if plan.turn is None:
             plan.turn = self.cos[plan.positions].unsqueeze(1), self.sin[plan.positions].unsqueeze(1)
         cos, sin = plan.turn
@@ -143,7 +131,7 @@ class TorchOps:
 
     def _attend_chunk(self, q: Tensor, keys: Tensor, values: Tensor, mask: Tensor, length: int) -> Tensor:
         k, v, mask = keys[:, :, :length], values[:, :, :length], mask[..., :length]
-        if length > SHORT and not q.is_cuda:
+        if length > SHORT_LENGTH and not q.is_cuda:
             return F.scaled_dot_product_attention(q, k, v, attn_mask=mask.expand(-1, 1, q.shape[2], -1))
         scores = torch.matmul(q, k.transpose(2, 3)).mul_(self.spec.head_dim**-0.5).add_(mask)
         return torch.matmul(scores.softmax(-1), v)
@@ -168,9 +156,3 @@ class TorchOps:
     def swiglu(self, x: Tensor) -> Tensor:
         gate, up = x.chunk(2, dim=-1)
         return F.silu(gate).mul_(up)
-
-
-def _rms_norm(x: Tensor, weight: Tensor, eps: float) -> Tensor:
-    wide = x.float()
-    scaled = wide * torch.rsqrt(wide.square().mean(-1, keepdim=True) + eps)
-    return scaled.to(x.dtype) * weight

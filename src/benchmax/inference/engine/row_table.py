@@ -14,9 +14,9 @@ import numpy.typing as npt
 from benchmax.inference.engine.request import Request
 from benchmax.inference.engine.sampling import MAX_STOPS
 
-KEPT = 1 << 60
-"""Added to a row's age when it holds something: such rows are taken last."""
-REUSE = 4
+HELD_AGE = 1 << 60
+"""Added to the age of a row that holds tokens for reuse: such rows are taken last."""
+MIN_SHARED_TOKENS = 4
 """Fewer shared tokens than this are not worth a copy."""
 PER_ROW = ("tokens", "logprobs", "opening", "held", "start", "end", "limit", "stops", "used", "busy", "listens")
 
@@ -62,9 +62,9 @@ class RowTable:
     # Joining
 
     def best_prefix(self, context: Sequence[int]) -> tuple[int, int]:
-        """The row with the longest common prefix, and its length. The last token is always computed anew."""
+        """The row with the longest common prefix, and its length. The last token is always computed again."""
         most = len(context) - 1
-        if most < REUSE or not self.held.any():
+        if most < MIN_SHARED_TOKENS or not self.held.any():
             return -1, 0
         candidates = np.flatnonzero(self.opening == _opening(context))
         if not len(candidates):
@@ -78,16 +78,16 @@ class RowTable:
             common = np.minimum(common, self.held[candidates])
             best = int(common.argmax())
             if common[best] < width or width == min(most, self.tokens.shape[1]):
-                return (int(candidates[best]), int(common[best])) if common[best] >= REUSE else (-1, 0)
+                return (int(candidates[best]), int(common[best])) if common[best] >= MIN_SHARED_TOKENS else (-1, 0)
             candidates = candidates[common == width]
             width *= 4
 
     def begin_wave(self) -> None:
-        """Look anew which rows are free."""
+        """Forget which rows were free; `free_row` looks again."""
         self._free = None
 
     def free_row(self, source: int, shared: int) -> int:
-        """The row to take: the source itself when nothing else in it is worth keeping, else an empty or the oldest."""
+        """The row to take: the source when nothing else in it is worth keeping, else an empty one, or the oldest."""
         source_free = source >= 0 and self.requests[source] is None
         if source_free and self.held[source] <= shared + 1:
             return source
@@ -106,7 +106,7 @@ class RowTable:
     def _by_age(self) -> list[int]:
         """Free rows, the next to take at the end: empty ones, then the oldest."""
         free = np.flatnonzero(~self.busy)
-        age = self.used[free] + np.where(self.held[free] > 0, KEPT, 0)
+        age = self.used[free] + np.where(self.held[free] > 0, HELD_AGE, 0)
         by_age: list[int] = free[np.argsort(age, kind="stable")][::-1].tolist()
         return by_age
 

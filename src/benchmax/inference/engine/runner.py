@@ -14,7 +14,7 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from benchmax.inference.engine.forward import CHUNK, Ops, Plan, Span, TorchOps, forward, logits
+from benchmax.inference.engine.forward import CHUNK_ROWS, Plan, Span, TorchOps, forward, logits
 from benchmax.inference.engine.kv_cache import KVCache
 from benchmax.inference.engine.request import Request
 from benchmax.inference.engine.sampling import MAX_STOPS, draw, uniforms
@@ -67,7 +67,7 @@ class Runner:
         self.weights, self.device = weights, weights.device
         self.kv = KVCache(weights.spec, weights.device, weights.dtype, budget)
         cos, sin = rope_tables(weights.spec, weights.spec.context, weights.device)
-        self.ops: Ops = TorchOps(weights.spec, cos, sin)
+        self.ops = TorchOps(weights.spec, cos, sin)
         self.ints = torch.zeros(0, STOPS + MAX_STOPS, dtype=torch.int64, device=self.device)
         self.floats = torch.ones(0, 2, device=self.device)
         self.row_ids = torch.arange(0, device=self.device)
@@ -150,7 +150,7 @@ class Runner:
         """`steps` tokens for rows 0…`batch`. `lengths`: what each row will hold after them, by the host's count."""
         assert steps == 1, "the plain runner reports every token"
         even = max(lengths) * batch < 1.25 * sum(lengths)
-        chunk = batch if even else CHUNK
+        chunk = batch if even else CHUNK_ROWS
         trims = [max(lengths[at : at + chunk]) for at in range(0, batch, chunk)]
         plan = self.decode_plan(batch, trims, chunk)
         tokens, logprobs = self.step(plan, truncated)

@@ -22,9 +22,9 @@ from torch import Tensor
 from benchmax.errors import ConfigError
 
 BLOCK = 256
-NUCLEUS = 1024
+NUCLEUS_CANDIDATES = 1024
 """Tokens among which a CPU searches the nucleus before it sorts the whole vocabulary."""
-COLDEST = 1e-30
+MIN_TEMPERATURE = 1e-30
 """A lower temperature counts as 0: a score divided by it overflows float32."""
 MAX_STOPS = 8
 """Stop tokens checked on the device; the host checks further ones."""
@@ -61,7 +61,7 @@ class SamplingParams:
         stops = self.stop_token_ids
         if not isinstance(stops, tuple) or not all(_is_whole(stop) and 0 <= stop < 1 << 63 for stop in stops):
             raise ConfigError(f"stop_token_ids is {stops!r}; use a tuple of token ids.")
-        if self.temperature < COLDEST:
+        if self.temperature < MIN_TEMPERATURE:
             object.__setattr__(self, "temperature", 0.0)
 
     @property
@@ -161,7 +161,7 @@ def truncate(mass: Tensor, top_p: Tensor, top_k: Tensor) -> Tensor:
     if not len(picked):
         return mass
     part, top_p, top_k = mass[picked], top_p[picked], top_k[picked]
-    few = min(NUCLEUS, mass.shape[1])
+    few = min(NUCLEUS_CANDIDATES, mass.shape[1])
     ordered = part.topk(few, dim=-1).values
     covered = torch.where(top_k > 0, top_k <= few, ordered.sum(-1) >= top_p * part.sum(-1))
     if not bool(covered.all()):

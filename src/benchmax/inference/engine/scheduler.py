@@ -10,10 +10,10 @@ from __future__ import annotations
 import numpy as np
 
 from benchmax.inference.engine.admission import Admission
-from benchmax.inference.engine.batch_state import BatchState, Flight
 from benchmax.inference.engine.capacity import Capacity
 from benchmax.inference.engine.delivery import Delivery
 from benchmax.inference.engine.runner import Runner
+from benchmax.inference.engine.scheduler_state import BatchState, Flight
 
 
 class Scheduler:
@@ -89,11 +89,6 @@ class Scheduler:
 
     # Trouble
 
-    def abandon(self, error: BaseException) -> None:
-        """Fail every request, running or waiting, and be ready for more."""
-        self.state.flights.clear()
-        self.delivery.abandon(error)
-
     def start_over(self) -> None:
         """Memory ran out in the middle of work: release all of it, and compute what runs again in half as much.
 
@@ -101,7 +96,7 @@ class Scheduler:
         """
         kv, state = self.runner.kv, self.state
         state.flights.clear()
-        self.delivery.forget_abandoned()
+        self.delivery.abandoned_rows.clear()
         state.requeue(state.active)
         if kv.rows:
             kv.lower_budget(kv.rows, kv.length)

@@ -7,7 +7,7 @@ from dataclasses import replace
 import torch
 from torch import Tensor
 
-from benchmax.inference.engine.forward import Ops, Plan, Span, TorchOps, forward
+from benchmax.inference.engine.forward import Plan, Span, TorchOps, forward
 from benchmax.inference.engine.kv_cache import KVCache
 from benchmax.inference.engine.runner import ACTIVE, LIMIT, POSITION, SEED, STOPS, TEMPERATURE, TOKEN, TOP_P, Runner
 from benchmax.inference.kernels.decode import MANY_ROWS, Chain
@@ -15,7 +15,7 @@ from benchmax.inference.kernels.layers import query_blocks, relative_error
 from benchmax.inference.kernels.sample import sample
 from benchmax.inference.weights.llama import Layer, Weights
 
-PLACES = (0, 63, 130)
+POSITIONS = (0, 63, 130)
 """Where the rows of the decode examples stand: at their start, at a block's edge, beyond several blocks."""
 
 
@@ -48,7 +48,7 @@ def check_kernels(runner: Runner, fused: TorchOps) -> None:
     _check_sampling(runner, noise(3, spec.vocab))
 
 
-def check_chain(weights: Weights, ops: Ops) -> None:
+def check_chain(weights: Weights, ops: TorchOps) -> None:
     """Raise when the chained layers differ from plain torch: two of them, random weights, both sizes of tiles."""
     spec = replace(weights.spec, layers=2, vocab=8)
     device, dtype = weights.device, weights.dtype
@@ -57,20 +57,19 @@ def check_chain(weights: Weights, ops: Ops) -> None:
     for view, _ in small.targets():
         spread = spec.hidden**-0.5 if view.dim() == 2 else 0.1
         view.copy_(torch.randn(view.shape, device=device, generator=generator) * spread + (view.dim() == 1))
-    assert isinstance(ops, TorchOps)
     chain = Chain(small, ops.cos, ops.sin)
-    ints = torch.zeros(len(PLACES), STOPS, dtype=torch.int64, device=device)
-    ints[:, TOKEN], ints[:, ACTIVE] = torch.arange(len(PLACES), device=device), 1
-    ints[:, POSITION] = torch.tensor(PLACES, device=device)
+    ints = torch.zeros(len(POSITIONS), STOPS, dtype=torch.int64, device=device)
+    ints[:, TOKEN], ints[:, ACTIVE] = torch.arange(len(POSITIONS), device=device), 1
+    ints[:, POSITION] = torch.tensor(POSITIONS, device=device)
     plan = _decode_example(device, dtype)
     plan.tokens = ints[:, TOKEN]
-    filled = torch.randn(2, 2, len(PLACES), spec.kv_heads, 256, spec.head_dim, device=device, generator=generator)
+    filled = torch.randn(2, 2, len(POSITIONS), spec.kv_heads, 256, spec.head_dim, device=device, generator=generator)
     caches = [KVCache(spec, device, dtype, 0) for _ in range(3)]
     for cache in caches:
         cache.data, cache.length = filled.to(dtype, copy=True), 256
     truth = forward(small, caches[0], plan, TorchOps(spec, ops.cos, ops.sin))
     for cache, chain.many_rows in zip(caches[1:], (MANY_ROWS, 0), strict=True):
-        _same("chained layers", chain.forward(ints, cache, len(PLACES)), truth)
+        _same("chained layers", chain.forward(ints, cache, len(POSITIONS)), truth)
         _same("chained cache", cache.data, caches[0].data)
 
 
@@ -83,7 +82,7 @@ def _prefill_example(device: torch.device) -> Plan:
 
 
 def _decode_example(device: torch.device, dtype: torch.dtype) -> Plan:
-    places = torch.tensor(PLACES, device=device)
+    places = torch.tensor(POSITIONS, device=device)
     lengths = places + 1
     hidden = torch.arange(131, device=device) >= lengths.unsqueeze(1)
     mask = torch.zeros(3, 131, device=device, dtype=dtype).masked_fill_(hidden, -torch.inf)

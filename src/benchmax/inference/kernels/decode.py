@@ -1,11 +1,11 @@
 """A decode step's layers in five Triton kernels each, every one started while the last still runs.
 
 A step for a small model is a long chain of short kernels, and most of its time goes into the gaps
-between them. Three things shorten it. The norms ride in the projections: their gains are folded into
-the weights (`Projection.fold`), and whoever writes the residual stream leaves the sums of squares of
-what it wrote in `parts`, so that the next projection knows each row's scale. Rotation, cache write and
-attention are one kernel. And on Hopper and later each kernel is launched early: it fetches its weights,
-or its row's keys and values, into the cache, then waits for the one before it.
+between them. Three things shorten it. The norms are part of the projections: their gains are folded
+into the weights (`Projection.fold`), and a kernel that writes the residual stream also writes the sums
+of squares of its part to `parts`, from which the next projection computes each row's scale. Rotation,
+cache write and attention are one kernel. And on Hopper and later each kernel is launched early: it
+fetches its weights, or its row's keys and values, into the cache, then waits for the one before it.
 
 Rule of the early launch: what a kernel reads before `gdc_wait` must have been written two kernels ago or
 earlier, because a kernel lets the next one start only after its own wait.
@@ -31,16 +31,16 @@ from benchmax.inference.engine.kv_cache import KVCache
 from benchmax.inference.kernels.layers import LOG2_E, look, power_of_two
 from benchmax.inference.weights.llama import Projection, Weights
 
-WIDEST = 2048
+MAX_HIDDEN = 2048
 """Beyond this width a step is bound by its matrix products, which the vendor's library does better."""
 COLUMNS = 32
-FEW = {"ROWS": 64, "COLUMNS": COLUMNS, "DEPTH": 128, "num_warps": 4, "num_stages": 4}
-FEW_GATED = {"ROWS": 64, "COLUMNS": 64, "DEPTH": 64, "num_warps": 4, "num_stages": 4}
-MANY = {"ROWS": 128, "COLUMNS": COLUMNS, "DEPTH": 64, "num_warps": 8, "num_stages": 4}
-MANY_GATED = {"ROWS": 128, "COLUMNS": 64, "DEPTH": 64, "num_warps": 8, "num_stages": 3}
+TILE = {"ROWS": 64, "COLUMNS": COLUMNS, "DEPTH": 128, "num_warps": 4, "num_stages": 4}
+GATED_TILE = {"ROWS": 64, "COLUMNS": 64, "DEPTH": 64, "num_warps": 4, "num_stages": 4}
+TALL_TILE = {"ROWS": 128, "COLUMNS": COLUMNS, "DEPTH": 64, "num_warps": 8, "num_stages": 4}
+TALL_GATED_TILE = {"ROWS": 128, "COLUMNS": 64, "DEPTH": 64, "num_warps": 8, "num_stages": 3}
 MANY_ROWS = 256
 """Beyond this many rows the tiles are taller, or there would be more of them than multiprocessors."""
-LOOK_TILE = {"BLOCK": 64, "num_warps": 4, "num_stages": 2}
+ATTENTION_TILE = {"BLOCK": 64, "num_warps": 4, "num_stages": 2}
 SHARED_PERCENT = 50
 """How much of a multiprocessor's fast memory is shared memory rather than cache; measured best on an H200."""
 
@@ -107,7 +107,7 @@ def _project(
                 _fetch(own + columns * width + at)
         gdc_wait()
         gdc_launch_dependents()
-    # What is needed after the loop is asked for before it, so that nobody waits for it there.
+    # What is needed after the loop is loaded before it, so that the load overlaps the loop.
     out_at = out + m[:, None].to(tl.int64) * columns + n[None, :]
     if NORMED:
         part = tl.arange(0, PARTS)
@@ -253,7 +253,7 @@ class Chain:
         NORMED: bool = False, GATED: bool = False, ADDED: bool = False,
     ) -> None:  # fmt: skip
         (rows, width), columns = x.shape, out.shape[1]
-        tile = (MANY_GATED if GATED else MANY) if rows > self.many_rows else FEW_GATED if GATED else FEW
+        tile = (TALL_GATED_TILE if GATED else TALL_TILE) if rows > self.many_rows else GATED_TILE if GATED else TILE
         self._launch(
             _project, (triton.cdiv(columns, tile["COLUMNS"]), triton.cdiv(rows, tile["ROWS"])),
             x, layer.folded if NORMED else layer.weight, x if layer.bias is None else layer.bias, out, parts,
@@ -276,27 +276,27 @@ class Chain:
             _attend, (qkv.shape[0], spec.kv_heads),
             qkv, keys, values, ints, *places, self.cos, self.sin, *gains, out, spec.eps, spec.head_dim**-0.5 * LOG2_E,
             *keys.stride()[:3], INTS=ints.shape[1], HEADS=spec.heads, KV=spec.kv_heads, GROUP=group,
-            PAD=max(16, power_of_two(group)), DIM=spec.head_dim, NORMED=spec.qk_norm, **LOOK_TILE,
+            PAD=max(16, power_of_two(group)), DIM=spec.head_dim, NORMED=spec.qk_norm, **ATTENTION_TILE,
         )  # fmt: skip
 
     def _launch(self, kernel: Any, grid: tuple[int, ...], *arguments: Any, **options: Any) -> None:
         if self.early:
             options["launch_pdl"] = True
         compiled = kernel[grid](*arguments, EARLY=self.early, **options)
-        if self.early and compiled.function not in _SPLIT:
-            _split_memory_alike(compiled.function)
+        if self.early and compiled.function not in _CONFIGURED:
+            _use_same_memory_split(compiled.function)
 
 
-_SPLIT: set[int] = set()
+_CONFIGURED: set[int] = set()
 
 
-def _split_memory_alike(function: int) -> None:
+def _use_same_memory_split(function: int) -> None:
     """Kernels that want a multiprocessor's memory split differently cannot run side by side, so all want the same.
 
     Triton has no word for it. Where the driver is not found they only overlap less.
     """
     preferred_shared_memory_carveout = 9
-    _SPLIT.add(function)
+    _CONFIGURED.add(function)
     with contextlib.suppress(OSError, AttributeError):
         driver = ctypes.CDLL("libcuda.so.1")
         driver.cuFuncSetAttribute(ctypes.c_void_p(function), preferred_shared_memory_carveout, SHARED_PERCENT)
@@ -304,4 +304,4 @@ def _split_memory_alike(function: int) -> None:
 
 def usable(weights: Weights) -> bool:
     """Whether the chain is worth its second copy of some weights."""
-    return weights.dtype.itemsize == 2 and weights.spec.hidden <= WIDEST
+    return weights.dtype.itemsize == 2 and weights.spec.hidden <= MAX_HIDDEN

@@ -11,14 +11,14 @@ from typing import Any
 
 from benchmax.envs.types import ChatMessage
 from benchmax.errors import BenchmaxError, ContextExceeded, ModelUnavailable
-from benchmax.inference.local import LocalModel
+from benchmax.inference.local_model import LocalModel
 from benchmax.inference.server import openai_api as api
 from benchmax.inference.server.stream import TextStream
 from benchmax.inference.tokens.chat import parse_reply
 from benchmax.inference.tokens.conversation_cache import ConversationCache
 from benchmax.inference.tokens.token_model import Sampled, finish_reason
-from benchmax.models.api_errors import error_response
 from benchmax.models.base import Sampling
+from benchmax.models.openai_errors import error_body, error_response
 from benchmax.models.text_tools import plain_text
 
 
@@ -28,7 +28,7 @@ class StreamFailed(Exception):
     def __init__(self, error: BaseException) -> None:
         super().__init__(str(error))
         known = isinstance(error, BenchmaxError)
-        self.body = api.error_body(str(error) if known else "The server failed.", kind="server_error")
+        self.body = error_body(str(error) if known else "The server failed.", kind="server_error")
 
 
 @dataclass(frozen=True, slots=True)
@@ -225,10 +225,9 @@ class LocalCompletions:
 
     async def _prepared(self, request: api.ChatRequest | api.CompletionRequest) -> _Answer:
         """A request tokenised, in a thread when it is long; a short one would only take longer there."""
-        return await asyncio.to_thread(self._prepare, request) if request.is_long else self._prepare(request)
-
-    def _prepare(self, request: api.ChatRequest | api.CompletionRequest) -> _Answer:
-        return _Chat(self, request) if isinstance(request, api.ChatRequest) else _Completion(self, request)
+        kind: Any = _Chat if isinstance(request, api.ChatRequest) else _Completion
+        answer: _Answer = await asyncio.to_thread(kind, self, request) if request.is_long else kind(self, request)
+        return answer
 
     async def _sample_all(self, jobs: list[_Job]) -> list[Sampled]:
         """Sample every choice; when one fails or the client disconnects, the others are cancelled."""

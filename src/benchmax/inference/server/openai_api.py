@@ -11,7 +11,6 @@ import json
 import time
 import uuid
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, field
 from itertools import accumulate
 from types import MappingProxyType
 from typing import Any, ClassVar, Literal, Self, TypeAlias, cast
@@ -23,7 +22,6 @@ from benchmax.envs.types import ROLES, ChatMessage, Messages, ToolDefinition
 from benchmax.errors import ModelRejected
 from benchmax.inference.tokens.chat import ChatTokens
 from benchmax.inference.tokens.token_model import derive_seed
-from benchmax.models.api_errors import error_body as error_body
 from benchmax.models.base import Sampling
 
 Json: TypeAlias = dict[str, Any]
@@ -241,27 +239,15 @@ def _wrong_part(message: Json) -> str:
     return ""
 
 
-@dataclass(slots=True)
 class Reply:
     """What every part of one answer repeats."""
 
-    kind: Kind
-    model: str
-    id: str = ""
-    created: int = field(default_factory=lambda: int(time.time()))
-
-    def __post_init__(self) -> None:
-        self.id = self.id or f"{'cmpl' if self.kind == 'text_completion' else 'chatcmpl'}-{uuid.uuid4().hex}"
+    def __init__(self, kind: Kind, model: str) -> None:
+        name = f"{'cmpl' if kind == 'text_completion' else 'chatcmpl'}-{uuid.uuid4().hex}"
+        self._repeated: Json = {"id": name, "object": kind, "created": int(time.time()), "model": model}
 
     def body(self, choices: list[Json], **more: Any) -> Json:
-        return {
-            "id": self.id,
-            "object": self.kind,
-            "created": self.created,
-            "model": self.model,
-            "choices": choices,
-            **more,
-        }
+        return {**self._repeated, "choices": choices, **more}
 
 
 def usage(prompt_tokens: int, completion_tokens: int) -> Json:

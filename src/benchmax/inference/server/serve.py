@@ -15,7 +15,6 @@ import contextlib
 import errno
 import hmac
 import ipaddress
-import json
 import logging
 import signal
 import socket
@@ -27,11 +26,12 @@ from urllib.parse import urlsplit
 
 from aiohttp import web
 
+from benchmax import sse
 from benchmax.errors import ModelRejected, UsageError
-from benchmax.inference.local import LocalModel
+from benchmax.inference.local_model import LocalModel
 from benchmax.inference.server import openai_api as api
 from benchmax.inference.server.completions import LocalCompletions, StreamFailed
-from benchmax.models.api_errors import error_response
+from benchmax.models.openai_errors import error_body, error_response
 
 logger = logging.getLogger(__name__)
 
@@ -213,25 +213,25 @@ async def _read(request: web.Request) -> bytes:
 
 async def _send_events(request: web.Request, events: AsyncGenerator[api.Json, None]) -> web.StreamResponse:
     """Send server-sent events; an error before the first one is an ordinary error reply."""
-    response = web.StreamResponse(headers={"Content-Type": "text/event-stream", "Cache-Control": "no-cache"})
+    response = web.StreamResponse(headers={"Content-Type": sse.MEDIA_TYPE, "Cache-Control": "no-cache"})
     async with contextlib.aclosing(events) as stream:
         try:
             async for event in stream:
                 if not response.prepared:
                     await response.prepare(request)
-                await response.write(b"data: " + json.dumps(event).encode() + b"\n\n")
+                await response.write(sse.event(event))
         except StreamFailed as failure:
             if not response.prepared:
                 raise
             logger.error("a stream failed: %s", failure)
-            await response.write(b"data: " + json.dumps(failure.body).encode() + b"\n\n")
-    await response.write(b"data: [DONE]\n\n")
+            await response.write(sse.event(failure.body))
+    await response.write(sse.DONE)
     await response.write_eof()
     return response
 
 
 def _error(status: int, message: str, *, code: str | None = None) -> web.Response:
-    return web.json_response(api.error_body(message, code=code), status=status)
+    return web.json_response(error_body(message, code=code), status=status)
 
 
 def _hostname(url: str) -> str:

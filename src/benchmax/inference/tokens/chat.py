@@ -36,7 +36,7 @@ LONG_TEXT = 20_000
 """Characters; a longer text is encoded without the interpreter's lock, which would block other threads."""
 RENDERED_TOKENS = 2_000_000
 """Most tokens of rendered conversations that are kept, some 36 bytes each."""
-COMPOSED = 4
+CHARS_PER_COMPOSED = 4
 """Most characters that Unicode normalisation turns into one."""
 
 
@@ -82,6 +82,7 @@ class ChatTokens:
         self._described: tuple[Sequence[ToolDefinition], str] = ((), "")
         self._escapes = _Escapes(self._backend, self._template)
         self._placeholder = f"turn{secrets.token_hex(12)}"
+        self._placeholder_turn: ChatMessage = {"role": "assistant", "content": self._placeholder}
         self._closing = self._closing_ids()
         self.end_of_turn = self._closing or [self.stop_ids[0]]
         """What ends an assistant's turn, as the template writes it."""
@@ -91,8 +92,7 @@ class ChatTokens:
     @property
     def vocabulary(self) -> int:
         """How many token ids there are."""
-        size: int = self._backend.get_vocab_size(with_added_tokens=True)
-        return size
+        return int(self._backend.get_vocab_size(with_added_tokens=True))
 
     def encode(self, text: str, *, whole: bool = False) -> list[int]:
         """Ids of a plain text, in which control tokens may be spelled out; a `whole` one gets its start token."""
@@ -108,7 +108,7 @@ class ChatTokens:
     def longest_token(self) -> int:
         """Most characters of a text that one token can stand for."""
         longest = max(map(len, self._backend.get_vocab(with_added_tokens=True)))
-        return longest * COMPOSED if self._backend.normalizer else longest
+        return longest * CHARS_PER_COMPOSED if self._backend.normalizer else longest
 
     @cached_property
     def byte_ids(self) -> frozenset[int]:
@@ -123,13 +123,11 @@ class ChatTokens:
 
     def decode(self, ids: Sequence[int]) -> str:
         """The text of ids, control tokens left out."""
-        text: str = self._backend.decode(ids, skip_special_tokens=True)
-        return text
+        return str(self._backend.decode(ids, skip_special_tokens=True))
 
     def spell(self, ids: Sequence[int]) -> str:
         """The text of ids, control tokens spelled out."""
-        text: str = self._backend.decode(ids, skip_special_tokens=False)
-        return text
+        return str(self._backend.decode(ids, skip_special_tokens=False))
 
     def controls(self, ids: Sequence[int]) -> list[int]:
         """The control tokens among ids."""
@@ -164,8 +162,7 @@ class ChatTokens:
         The first `prompt_turns` messages are the prompt; assistant turns after them were sampled and are not rendered.
         `stopped` says that the last one ended with its own end-of-turn token.
         """
-        sampled = self._placeholder_turn()
-        later = [sampled if message["role"] == "assistant" else message for message in history[prompt_turns:]]
+        later = [self._placeholder_turn if turn["role"] == "assistant" else turn for turn in history[prompt_turns:]]
         # Only what follows the placeholder is kept, so the history's own texts need not be hidden.
         shaped = [*self._shape([*history[:prompt_turns], *later], tools), *self._hidden(self._shape(new))]
         ids = self._once(("turn", shaped), tools, lambda: self._after_turn(shaped, tools))
@@ -199,9 +196,6 @@ class ChatTokens:
             text = repr([(tool.name, tool.description, tool.input_schema) for tool in tools])
             self._described = tools, text
         return text
-
-    def _placeholder_turn(self) -> ChatMessage:
-        return {"role": "assistant", "content": self._placeholder}
 
     def full(self, messages: Sequence[ChatMessage], tools: Sequence[ToolDefinition] = ()) -> list[int]:
         """Ids of a finished conversation, every turn rendered from its text. For the audit only."""
@@ -237,7 +231,7 @@ class ChatTokens:
 
     def _closing_ids(self) -> list[int]:
         """What the template writes after an assistant's text, up to the end-of-turn token; often that token alone."""
-        turns: Messages = [{"role": "user", "content": "a"}, self._placeholder_turn()]
+        turns: Messages = [{"role": "user", "content": "a"}, self._placeholder_turn]
         try:
             text = self._render(turns, (), header=False)
         except ModelRejected:  # some templates want a system message first
@@ -280,7 +274,6 @@ class _Escapes:
         self._special = _any_of(self.special)
         self._nonce = f"mark{secrets.token_hex(12)}n"
         self._hidden = re.compile(rf"{self._nonce}(\d+)z")
-        self._plain: Any = None
 
     def hide_message(self, message: ChatMessage) -> ChatMessage:
         hidden: ChatMessage = self.hide(message, self._all if message["role"] == "tool" else self._special)
@@ -305,24 +298,23 @@ class _Escapes:
         return [(piece, bool(index % 2)) for index, piece in enumerate(named) if piece]
 
     def encode_as_text(self, token: str) -> list[int]:
-        if self._plain is None:
-            self._plain = _without_added_tokens(self._backend)
         ids: list[int] = self._plain.encode(token, add_special_tokens=False).ids
         if self._backend.token_to_id(token) in ids:
             raise ModelRejected(f"This tokenizer cannot write {token!r} as text. Remove it from the messages.")
         return ids
 
+    @cached_property
+    def _plain(self) -> Any:
+        """The tokenizer without its added tokens."""
+        from tokenizers import Tokenizer
+
+        state = json.loads(self._backend.to_str())
+        state["added_tokens"], state["post_processor"] = [], None
+        return Tokenizer.from_str(json.dumps(state))
+
 
 def _any_of(tokens: list[str]) -> re.Pattern[str]:
     return re.compile("|".join(map(re.escape, tokens)) or r"(?!)")
-
-
-def _without_added_tokens(backend: Any) -> Any:
-    from tokenizers import Tokenizer
-
-    state = json.loads(backend.to_str())
-    state["added_tokens"], state["post_processor"] = [], None
-    return Tokenizer.from_str(json.dumps(state))
 
 
 def _plain(message: ChatMessage) -> ChatMessage:

@@ -46,7 +46,9 @@ class ConversationCache:
             if messages[end - 1]["role"] != "assistant" or messages[end]["role"] == "assistant":
                 continue
             if known := self._find(keys[end - 1]):
-                return self._continue(known, messages, end, tools), known.prompt_turns
+                history, new, stopped = messages[:end], messages[end:], self._chat.ends_turn(known.ids)
+                turns = known.prompt_turns
+                return [*known.ids, *self._chat.delta(history, new, tools, prompt_turns=turns, stopped=stopped)], turns
         return self._chat.prompt(messages, tools), len(messages)
 
     def _find(self, key: bytes) -> _Known | None:
@@ -54,18 +56,6 @@ class ConversationCache:
             if known := self._known.get(key):
                 self._known.move_to_end(key)
             return known
-
-    def _continue(
-        self, known: _Known, messages: Sequence[ChatMessage], end: int, tools: Sequence[ToolDefinition]
-    ) -> list[int]:
-        delta = self._chat.delta(
-            messages[:end],
-            messages[end:],
-            tools,
-            prompt_turns=known.prompt_turns,
-            stopped=self._chat.ends_turn(known.ids),
-        )
-        return [*known.ids, *delta]
 
     def keep(
         self,

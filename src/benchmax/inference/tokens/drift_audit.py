@@ -63,6 +63,10 @@ class Case:
     cut: bool = False
     """The model's turns ended at the token limit."""
 
+    @property
+    def definitions(self) -> tuple[ToolDefinition, ...]:
+        return (TOOL,) if self.tools else ()
+
 
 TOOL = ToolDefinition(
     "look_up",
@@ -121,7 +125,7 @@ def _lookalikes(chat: ChatTokens) -> Iterator[Case]:
 def _audit(chat: ChatTokens, case: Case) -> Iterator[Finding]:
     try:
         walk = _walk(chat, case)
-        whole = _until_last_end(chat, chat.full(walk.messages, _tools(case)))
+        whole = _until_last_end(chat, chat.full(walk.messages, case.definitions))
     except ModelRejected as error:
         yield Finding(case.name, "refused", 0, "a conversation", str(error), True, "such a rollout cannot be played")
         return
@@ -132,7 +136,7 @@ def _audit(chat: ChatTokens, case: Case) -> Iterator[Finding]:
 
 def _walk(chat: ChatTokens, case: Case) -> TokenDialogue:
     """The conversation, built turn by turn."""
-    walk, new = TokenDialogue(chat, _tools(case)), list[ChatMessage]()
+    walk, new = TokenDialogue(chat, case.definitions), list[ChatMessage]()
     for turn in case.turns:
         if isinstance(turn, str):
             walk.say(new, turn, ended=not case.cut)
@@ -217,10 +221,6 @@ def _losses(chat: ChatTokens, case: Case, walk: TokenDialogue) -> Iterator[Findi
         got = chat.spell(walk.segments[turn].ids)
         if content not in got:
             yield Finding(case.name, "lossy", turn, content, got, True, "the tokenizer cannot write this text")
-
-
-def _tools(case: Case) -> tuple[ToolDefinition, ...]:
-    return (TOOL,) if case.tools else ()
 
 
 def _until_last_end(chat: ChatTokens, ids: list[int]) -> list[int]:

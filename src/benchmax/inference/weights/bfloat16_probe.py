@@ -7,7 +7,6 @@ is stored per machine, torch version and oneDNN setting, so that the test runs o
 from __future__ import annotations
 
 import hashlib
-import json
 import os
 import platform
 import signal
@@ -18,7 +17,7 @@ from pathlib import Path
 
 from benchmax.config import home
 from benchmax.errors import UsageError
-from benchmax.files.atomic import write_json
+from benchmax.files.atomic import read_object, write_json
 
 ISA = "ONEDNN_MAX_CPU_ISA"
 SAFE_ISA = "AVX512_CORE_BF16"
@@ -39,11 +38,13 @@ assert torch.nn.functional.scaled_dot_product_attention(q, q, q, is_causal=True)
 def check_bfloat16() -> None:
     """Raise UsageError unless bfloat16 products work here."""
     file = home() / "probes" / f"bfloat16-{_machine()}.json"
-    verdict = _kept(file)
-    if verdict is None:
+    verdict = read_object(file).get("problem")
+    if not isinstance(verdict, str):
         verdict, certain = probe(os.environ)
         if certain:
-            _keep(file, verdict)
+            with suppress(OSError):  # then the next process tests again
+                file.parent.mkdir(parents=True, exist_ok=True)
+                write_json(file, {"problem": verdict}, durable=False)
     if verdict:
         raise UsageError(f"bfloat16 does not work on this CPU: {verdict}. {_advice()}")
 
@@ -80,16 +81,3 @@ def _machine() -> str:
         cpu = [platform.processor()]
     known = [*cpu, platform.machine(), platform.release(), torch.__version__, os.environ.get(ISA, "")]
     return hashlib.sha256("\n".join(known).encode()).hexdigest()[:16]
-
-
-def _kept(file: Path) -> str | None:
-    try:
-        return str(json.loads(file.read_text("utf-8"))["problem"])
-    except (OSError, ValueError, KeyError, TypeError):
-        return None
-
-
-def _keep(file: Path, problem: str) -> None:
-    with suppress(OSError):  # then the next process tests again
-        file.parent.mkdir(parents=True, exist_ok=True)
-        write_json(file, {"problem": problem}, durable=False)

@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import IO, TypeAlias
 
 from benchmax.errors import UsageError
+from benchmax.files.logs import file_size
 
 Say: TypeAlias = Callable[[str], None]
 """Called with a short description of what is being done."""
@@ -127,12 +128,4 @@ def _watch(wheel: Wheel, work: Path, say: Say, done: threading.Event) -> None:
 def tree_size(folder: Path, ending: str = "") -> int:
     """Bytes of the files below a folder whose names end with `ending`. Files may disappear meanwhile."""
     names = (Path(here, name) for here, _, files in os.walk(folder) for name in files if name.endswith(ending))
-    return sum(map(_size, names))
-
-
-def _size(path: Path) -> int:
-    """The file's size; 0 when it has just been removed."""
-    try:
-        return path.stat().st_size
-    except OSError:
-        return 0
+    return sum(map(file_size, names))

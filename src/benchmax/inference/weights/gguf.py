@@ -8,11 +8,9 @@ a damaged or incomplete file.
 
 from __future__ import annotations
 
-import json
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -21,12 +19,13 @@ import numpy.typing as npt
 
 from benchmax import extras
 from benchmax.errors import UsageError
+from benchmax.files.atomic import write_json
 from benchmax.inference.weights.gguf_tokenizer import write_tokenizer
 from benchmax.inference.weights.llama import ModelSpec, Weights
 
 Array = npt.NDArray[Any]
 
-_WHOLE_TYPES = ("F64", "F32", "F16", "BF16")
+_UNQUANTISED = ("F64", "F32", "F16", "BF16")
 _REQUIRED = (
     "general.architecture",
     "llama.block_count",
@@ -40,23 +39,12 @@ _REQUIRED = (
 )
 
 
-@dataclass(frozen=True, slots=True)
-class Facts:
-    """The file's own description of the model."""
-
-    title: str
-    license: str
-    parameters: int
-    quantisation: str
-    """The type of most of its weights, such as Q4_1; empty when they are not quantised."""
-
-
 class GGUF:
     """An opened GGUF file: its metadata, and its tensors one at a time."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
-        with _whole(path):
+        with _naming_damage(path):
             reader = _open(path)
             self.meta: dict[str, Any] = {name: field.contents() for name, field in reader.fields.items()}
             self.tensors: dict[str, Any] = {tensor.name: tensor for tensor in reader.tensors}
@@ -74,21 +62,18 @@ class GGUF:
             raise UsageError(f"{self.path} scales its positions (rope): not converted. Use a Hugging Face copy.")
 
     @property
-    def facts(self) -> Facts:
-        parameters = sum(int(tensor.n_elements) for tensor in self.tensors.values())
-        return Facts(
-            title=str(self.meta.get("general.name", self.path.stem)),
-            license=str(self.meta.get("general.license", "unknown")),
-            parameters=parameters,
-            quantisation=self._quantisation(),
-        )
-
-    def _quantisation(self) -> str:
+    def facts(self) -> dict[str, Any]:
+        """The file's own description of the model, as a `store.Card` has it."""
         sizes: Counter[str] = Counter()
         for tensor in self.tensors.values():
             sizes[tensor.tensor_type.name] += int(tensor.n_elements)
-        kind = max(sizes, key=lambda name: sizes[name], default="F32")
-        return "" if kind in _WHOLE_TYPES else kind
+        most = max(sizes, key=lambda name: sizes[name], default="F32")
+        return {
+            "title": str(self.meta.get("general.name", self.path.stem)),
+            "license": str(self.meta.get("general.license", "unknown")),
+            "parameters": sizes.total(),
+            "quantisation": "" if most in _UNQUANTISED else most,
+        }
 
     def weights(self, config: Mapping[str, Any]) -> Iterator[tuple[str, Array]]:
         """Every weight of such a model under its Hugging Face name, in fp32; raises unless the file has just these."""
@@ -139,17 +124,17 @@ def _open(path: Path) -> Any:
     return Reader(str(path))
 
 
-def convert(path: Path, directory: Path) -> Facts:
-    """Write the GGUF file at `path` into `directory` as a Hugging Face model."""
+def convert(path: Path, directory: Path) -> dict[str, Any]:
+    """Write the GGUF file at `path` into `directory` as a Hugging Face model; returns its `facts`."""
     from safetensors.numpy import save_file
 
     source = GGUF(path)
-    with _whole(path):
+    with _naming_damage(path):
         eos = write_tokenizer(source.meta, directory)
         config = _config(source, eos)
         weights = dict(source.weights(config))
-    _write_json(directory / "config.json", config)
-    _write_json(directory / "generation_config.json", {k: config[k] for k in _TOKEN_IDS if k in config})
+    write_json(directory / "config.json", config)
+    write_json(directory / "generation_config.json", {k: config[k] for k in _TOKEN_IDS if k in config})
     target = directory / "model.safetensors"
     save_file(weights, str(target), metadata={"format": "pt"})
     target.chmod(0o644)  # safetensors writes 0600; a shared cache is read by others
@@ -207,12 +192,8 @@ def _unpermute(weight: Array, heads: int) -> Array:
     return weight.reshape(heads, half, 2, *weight.shape[1:]).swapaxes(1, 2).reshape(weight.shape)
 
 
-def _write_json(path: Path, value: Mapping[str, Any]) -> None:
-    path.write_text(json.dumps(value, indent=2) + "\n", encoding="utf-8")
-
-
 @contextmanager
-def _whole(path: Path) -> Iterator[None]:
+def _naming_damage(path: Path) -> Iterator[None]:
     """Turn any error of a reader into one line about a damaged file; a full disk is not one."""
     try:
         yield

@@ -6,12 +6,12 @@ with every digit on its own; a tokenizer that ignores it makes `345` a token the
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from benchmax.errors import UsageError
+from benchmax.files.atomic import write_json
 
 _LLAMA3 = (
     r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*"
@@ -41,7 +41,7 @@ def write_tokenizer(meta: Mapping[str, Any], directory: Path) -> int:
     for name, key in (("bos_token", "bos_token_id"), ("unk_token", "unknown_token_id")):
         if f"tokenizer.ggml.{key}" in meta:
             config[name] = tokens[int(meta[f"tokenizer.ggml.{key}"])]
-    (directory / "tokenizer_config.json").write_text(json.dumps(config, indent=2) + "\n", encoding="utf-8")
+    write_json(directory / "tokenizer_config.json", config)
     if template:
         (directory / "chat_template.jinja").write_text(template, encoding="utf-8")
     return eos
@@ -72,14 +72,12 @@ def _build(meta: Mapping[str, Any]) -> Any:
 def _pre_tokenizer(split: str) -> Any:
     from tokenizers import Regex, pre_tokenizers
 
+    digits = pre_tokenizers.Digits(individual_digits=True)
+    byte_level = pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=split in ("", "digits"))
     if not split:
-        return pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=True)
-    if split == "digits":
-        first: Any = pre_tokenizers.Digits(individual_digits=True)
-    else:
-        first = pre_tokenizers.Split(Regex(split), behavior="isolated")
-    rest = pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=split == "digits")
-    return pre_tokenizers.Sequence([first, rest])
+        return byte_level
+    first = digits if split == "digits" else pre_tokenizers.Split(Regex(split), behavior="isolated")
+    return pre_tokenizers.Sequence([first, byte_level])
 
 
 def _turn_end(meta: Mapping[str, Any], tokens: list[str], template: str) -> int:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -118,8 +119,8 @@ def _number(config: Mapping[str, Any], key: str) -> float:
 
 
 def _wrong(key: str, value: Any, wanted: str) -> UsageError:
-    said = "there is none" if value is None else f"it is {repr(value)[:80]}"
-    return UsageError(f"The model's config must have {wanted} as {key}; {said}. Copy or save the model again.")
+    found = "there is none" if value is None else f"it is {repr(value)[:80]}"
+    return UsageError(f"The model's config must have {wanted} as {key}; {found}. Copy or save the model again.")
 
 
 _ROPE_NUMBERS = {
@@ -207,18 +208,11 @@ class Projection:
         return residual if self.bias is None else residual.add_(self.bias)
 
 
+@cache
 def can_pack() -> bool:
     """Whether this torch has oneDNN's packed linear layer, and it computes the right result."""
-    global _CAN_PACK
-    if _CAN_PACK is None:
-        _CAN_PACK = bool(torch.backends.mkldnn.is_available()) and _packs_right()  # type: ignore[no-untyped-call]
-    return _CAN_PACK
-
-
-_CAN_PACK: bool | None = None
-
-
-def _packs_right() -> bool:
+    if not torch.backends.mkldnn.is_available():  # type: ignore[no-untyped-call]
+        return False
     try:
         weight, x, other = torch.randn(48, 32), torch.randn(3, 32), torch.randn(3, 48)
         packed = torch.ops.mkldnn._reorder_linear_weight(weight, PACK_ROWS)
@@ -279,6 +273,8 @@ class Weights:
         self.norm = torch.ones(spec.hidden, device=device, dtype=dtype)
         self.lm_head = Projection(self.embed if spec.tied else torch.zeros_like(self.embed))
         self._targets = dict(self._named_targets())
+        self.own_names = self._targets.keys() - ({"lm_head.weight"} if spec.tied else set())
+        """Parameters with memory of their own, which every checkpoint must have."""
 
     def _named_targets(self) -> Iterator[tuple[str, tuple[Tensor, Projection | None]]]:
         yield "model.embed_tokens.weight", (self.embed, self.lm_head if self.spec.tied else None)
@@ -293,20 +289,13 @@ class Weights:
         yield from self._targets.values()
 
     @property
-    def names(self) -> set[str]:
-        """Every parameter `update` takes."""
-        return set(self._targets)
-
-    @property
     def shapes(self) -> dict[str, tuple[int, ...]]:
         return {name: tuple(view.shape) for name, (view, _) in self._targets.items()}
 
     @property
     def bytes(self) -> int:
-        return sum(view.numel() * view.element_size() for name, (view, _) in self._targets.items() if self._own(name))
-
-    def _own(self, name: str) -> bool:
-        return not (self.spec.tied and name == "lm_head.weight")
+        views = (self._targets[name][0] for name in self.own_names)
+        return sum(view.numel() * view.element_size() for view in views)
 
     def fold(self) -> None:
         """Fold the norms' gains into the matrices that follow them, for kernels that do both at once."""
@@ -329,16 +318,13 @@ class Weights:
             if projection is not None:
                 touched[id(projection)] = projection
         with torch.no_grad():
-            self._copy(into, values)
+            if values and all(value.device == self.device for value in values):
+                torch._foreach_copy_(into, values)
+            else:
+                for view, value in zip(into, values, strict=True):
+                    view.copy_(value)
             for projection in touched.values():
                 projection.pack()
-
-    def _copy(self, into: list[Tensor], values: list[Tensor]) -> None:
-        if values and all(value.device == self.device for value in values):
-            torch._foreach_copy_(into, values)
-            return
-        for view, value in zip(into, values, strict=True):
-            view.copy_(value)
 
     def _target(self, name: str, value: Tensor) -> tuple[Tensor, Projection | None]:
         if name not in self._targets:
@@ -358,7 +344,7 @@ class Weights:
         files = sorted(path.glob("*.safetensors"))
         if not files:
             raise NotFoundError(f"{path} has no .safetensors file. Save the model with save_pretrained().")
-        missing = {name for name in self._targets if self._own(name)}
+        missing = set(self.own_names)
         for file in files:
             with named_damage(file), safe_open(str(file), framework="pt") as tensors:
                 found = {name: tensors.get_tensor(name) for name in tensors.keys()}  # noqa: SIM118
@@ -370,7 +356,7 @@ class Weights:
 
     def _check_finite(self, path: Path) -> None:
         """Raise UsageError for NaN or infinity, which make every logit NaN. A sum shows it without extra memory."""
-        names = [name for name in sorted(self._targets) if self._own(name)]
+        names = sorted(self.own_names)
         sums = torch.stack([self._targets[name][0].sum(dtype=torch.float32) for name in names])
         broken = [name for name, fine in zip(names, sums.isfinite().tolist(), strict=True) if not fine]
         if broken:

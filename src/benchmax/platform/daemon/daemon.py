@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmax import ports
-from benchmax.envs.remote.guard import end_with_parent
+from benchmax.envs.remote.reaper import end_with_parent
 from benchmax.errors import UsageError
 from benchmax.files.atomic import read_object, write_text
 from benchmax.files.logs import open_log, rotate

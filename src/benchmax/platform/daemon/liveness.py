@@ -9,6 +9,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from benchmax.files.atomic import read_object
+from benchmax.files.logs import modified_at
 from benchmax.platform.runner.processes import process_ids
 from benchmax.platform.sdk.credentials import answers
 from benchmax.platform.store.datadir import DataDir
@@ -16,7 +17,7 @@ from benchmax.ports import DEFAULT_PORT
 
 LOOK_SECONDS = 2.0
 """Between two looks at a process, and how long the server has for its answer."""
-FORMER = "keeper"
+FORMER_NAME = "keeper"
 """The daemon's name in data directories of earlier versions: one that still runs can be found and stopped."""
 _KEYS = {"pid", "started", "port", "database_url", "server", "runner"}
 
@@ -28,11 +29,11 @@ def daemon_file(data: DataDir) -> Path:
 
 def read_daemon(data: DataDir) -> dict[str, Any] | None:
     """What the daemon of this directory wrote, if it is alive. If that is damaged, its lock identifies it."""
-    for path in (daemon_file(data), data.root / f"{FORMER}.json"):
+    for path in (daemon_file(data), data.root / f"{FORMER_NAME}.json"):
         found = read_object(path)
         if is_complete(found) and process_ids.alive(found["pid"], found["started"]):
             return found
-    pid = data.holder("daemon") or data.holder(FORMER)
+    pid = data.holder("daemon") or data.holder(FORMER_NAME)
     return None if pid is None else _from_locks(data, pid)
 
 
@@ -72,10 +73,7 @@ def platform_url(data: DataDir, found: dict[str, Any]) -> str | None:
 
 def _has_begun(data: DataDir) -> bool:
     """Whether the runner's loop has turned since it got its lock; an earlier heartbeat is of the previous runner."""
-    try:
-        return data.runner_beat.stat().st_mtime >= (data.locks / "runner.lock").stat().st_mtime
-    except OSError:
-        return False
+    return modified_at(data.runner_beat) >= modified_at(data.locks / "runner.lock") > 0.0
 
 
 def server_lives(data: DataDir) -> bool:
@@ -93,7 +91,4 @@ def server_lives(data: DataDir) -> bool:
 
 def runner_lives(data: DataDir) -> bool:
     """Whether the runner's loop turned lately."""
-    try:
-        return time.time() - data.runner_beat.stat().st_mtime < 2 * LOOK_SECONDS
-    except OSError:
-        return False
+    return time.time() - modified_at(data.runner_beat) < 2 * LOOK_SECONDS

@@ -7,10 +7,11 @@ import logging
 import os
 import signal
 import sys
+from contextlib import closing
 
 from benchmax.config import setting
 from benchmax.errors import BenchmaxError
-from benchmax.platform.runner.jobs import venvs
+from benchmax.platform.runner.jobs import venv_cleanup
 from benchmax.platform.runner.supervisor import Supervisor
 from benchmax.platform.store.database import open_database
 from benchmax.platform.store.datadir import DataDir
@@ -28,16 +29,12 @@ def main() -> int:
     os.umask(0o077)
     data = DataDir(given.data).create()
     try:
-        with data.lock("runner", given.wait):
-            database = open_database(data, given.database_url)
-            try:
-                supervisor = Supervisor(database, data, policy=given.policy)
-                for number in (signal.SIGTERM, signal.SIGINT):
-                    signal.signal(number, lambda *_: supervisor.stop())
-                venvs.keep_tidy(database, data)
-                supervisor.run()
-            finally:
-                database.close()
+        with data.lock("runner", given.wait), closing(open_database(data, given.database_url)) as database:
+            supervisor = Supervisor(database, data, policy=given.policy)
+            for number in (signal.SIGTERM, signal.SIGINT):
+                signal.signal(number, lambda *_: supervisor.stop())
+            venv_cleanup.keep_tidy(database, data)
+            supervisor.run()
     except BenchmaxError as error:
         print(error, file=sys.stderr)  # noqa: T201
         return 2

@@ -46,12 +46,12 @@ LINE_BYTES = 32 * 1024 * 1024
 """A longer line is left out: benchmax writes none."""
 STEP_SECONDS = 0.5
 """Time for one `step`, after which other runs have their turn."""
-PRINT_BYTES = 1024
+FINGERPRINT_BYTES = 1024
 """Bytes before a cursor, by which the file is recognised as the one that was read."""
 
 METRICS, EVENTS, STATUS = "metrics.jsonl", "events.jsonl", "status.json"
 MODES = ("train", "eval")
-SHOWN = "rollouts/warm_start-"
+DEMONSTRATIONS = "rollouts/warm_start-"
 """Solutions that the model was shown. In older runs they bear the split of an evaluation, which they are not."""
 
 
@@ -107,8 +107,7 @@ class Ingest:
         until = time.monotonic() + seconds
         if self._offsets is None:
             with self.database.read() as session:
-                known = cursors.of_run(session, self.run_id)
-            self._offsets = {name: (each.offset, each.inode) for name, each in known.items()}
+                self._offsets = cursors.of_run(session, self.run_id)
         self._drop_missing()
         self._read_status()
         try:
@@ -135,7 +134,7 @@ class Ingest:
         except OSError:
             return []
 
-    def _look(self, name: str) -> tuple[int, int, int] | None:
+    def _stat(self, name: str) -> tuple[int, int, int] | None:
         try:
             found = (self.run_dir / name).stat()
         except OSError:
@@ -176,7 +175,7 @@ class Ingest:
     def _read(self, name: str) -> Piece | None:
         """The new lines of a file, as many as fit into a batch; None without any."""
         assert self._offsets is not None
-        look = self._look(name)
+        look = self._stat(name)
         if look is None or look == self._seen.get(name):
             return None
         offset, fingerprint = self._offsets.get(name, (0, 0))
@@ -201,27 +200,30 @@ class Ingest:
         """Rows and cursors, in one transaction."""
         assert self._offsets is not None
         with self.database.write() as session:
-            stored = ingested.offsets(session, self.run_id, [piece.name for piece in batch])
+            stored = cursors.locked_offsets(session, self.run_id, [piece.name for piece in batch])
             if any(stored.get(piece.name, 0) != piece.known for piece in batch):
                 raise _CursorMoved
-            news = [clean_json(line.value) for piece in batch if piece.name == EVENTS for line in piece.lines]
+            new_events = [clean_json(line.value) for piece in batch if piece.name == EVENTS for line in piece.lines]
             for piece in batch:
                 if piece.name == METRICS:
-                    news = self._store_earlier(session, news, piece.lines)
+                    new_events = self._store_earlier(session, new_events, piece.lines)
                     self._store_metrics(session, piece.lines, piece.rewound)
-            for event in news:
+            for event in new_events:
                 self._store_event(session, event)
             self._store_rollouts(session, [piece for piece in batch if piece.name not in (METRICS, EVENTS)])
-            ingested.move(session, self.run_id, {each.name: (each.end, each.fingerprint) for each in batch})
-        self._offsets |= {each.name: (each.end, each.fingerprint) for each in batch}
+            read = {piece.name: (piece.end, piece.fingerprint) for piece in batch}
+            cursors.move(session, self.run_id, read)
+        self._offsets |= read
 
-    def _store_earlier(self, session: Session, news: list[dict[str, Any]], metrics: list[Line]) -> list[dict[str, Any]]:
+    def _store_earlier(
+        self, session: Session, new_events: list[dict[str, Any]], metrics: list[Line]
+    ) -> list[dict[str, Any]]:
         """Store events older than these metrics first, so that a feed has them in order; returns the others."""
         first = _time_of(metrics[0].value) if metrics else 0.0
-        earlier = list(takewhile(lambda event: _time_of(event) <= first, news))
+        earlier = list(takewhile(lambda event: _time_of(event) <= first, new_events))
         for event in earlier:
             self._store_event(session, event)
-        return news[len(earlier) :]
+        return new_events[len(earlier) :]
 
     def _store_metrics(self, session: Session, lines: list[Line], rewound: bool) -> None:
         metrics = [_metric(line.value) for line in lines if _is_metric(line.value)]
@@ -248,9 +250,7 @@ class Ingest:
         rewound = [piece.name for piece in pieces if piece.rewound]
         for name in rewound:
             rollouts.drop_file(session, self.run_id, name)
-        rows, logs = _rollout_rows(pieces)
-        rollouts.index(session, self.run_id, rows)
-        rollouts.add_logs(session, self.run_id, logs)
+        rows = self._index(session, pieces)
         if rewound:
             ingested.count_errors(session, self.run_id)
         elif failed := sum(row["error_type"] is not None for row in rows):
@@ -259,20 +259,30 @@ class Ingest:
             data = {"mode": rows[-1]["mode"], "step": rows[-1]["step"], "count": len(rows)}
             events.append(session, self.run_id, "rollouts", category="feed", data=data)
 
+    def _index(self, session: Session, pieces: list[Piece], **more: str) -> list[dict[str, Any]]:
+        """Store index rows and log rows; an invalid record is left out alone."""
+        rows: list[dict[str, Any]] = []
+        logs: list[dict[str, Any]] = []
+        for piece in pieces:
+            mode = {"mode": DEMONSTRATION} if piece.name.startswith(DEMONSTRATIONS) else more
+            for line in piece.lines:
+                try:
+                    row = rollouts.row_of(line.value, file=piece.name, offset=line.offset, length=line.length, **mode)
+                    logs += rollouts.logs_of(line.value)
+                    rows.append(row)
+                except (LookupError, TypeError, ValueError, AttributeError) as error:
+                    logger.warning("the record at byte %d of %s is left out: %r", line.offset, piece.name, error)
+        rollouts.index(session, self.run_id, rows)
+        rollouts.add_logs(session, self.run_id, logs)
+        return rows
+
     def _store_event(self, session: Session, line: Mapping[str, Any]) -> None:
         kind = str(line.get("kind", "event"))
         data = {name: value for name, value in line.items() if name not in ("time", "kind", "message")}
         category = CATEGORIES.get(kind, "diagnostic")
         text = str(line.get("message") or event_text(kind, data))
-        event = events.append(
-            session,
-            self.run_id,
-            f"{ingested.TRAINER}{kind}"[:80],
-            text,
-            category=category,
-            data=data,
-            at=line.get("time"),
-        )
+        name = f"{ingested.TRAINER}{kind}"[:80]
+        event = events.append(session, self.run_id, name, text, category=category, data=data, at=line.get("time"))
         if category == "alert":
             webhooks.queue_alert(session, self.run_id, event.message, event.data, event.time)
 
@@ -305,9 +315,7 @@ class EvalIngest(Ingest):
         """It has no status.json."""
 
     def _store_rollouts(self, session: Session, pieces: list[Piece]) -> None:
-        rows, logs = _rollout_rows(pieces, mode=evals.MODE, eval_id=self.eval_id)
-        rollouts.index(session, self.run_id, rows)
-        rollouts.add_logs(session, self.run_id, logs)
+        self._index(session, pieces, mode=evals.MODE, eval_id=self.eval_id)
         done = ingested.count_eval(session, self.run_id, self.eval_id)
         evals.set_progress(session, self.eval_id, done=done)
 
@@ -379,25 +387,9 @@ def _rest_of_line(file: Any) -> int:
     return 0
 
 
-def _rollout_rows(pieces: list[Piece], **more: str) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
-    """Index rows and log rows; an invalid record is left out alone."""
-    rows: list[dict[str, Any]] = []
-    logs: list[dict[str, Any]] = []
-    for piece in pieces:
-        mode = {"mode": DEMONSTRATION} if piece.name.startswith(SHOWN) else more
-        for line in piece.lines:
-            try:
-                row = rollouts.row_of(line.value, file=piece.name, offset=line.offset, length=line.length, **mode)
-                logs += rollouts.logs_of(line.value)
-                rows.append(row)
-            except (LookupError, TypeError, ValueError, AttributeError) as error:
-                logger.warning("the record at byte %d of %s is left out: %r", line.offset, piece.name, error)
-    return rows, logs
-
-
 def _fingerprint(file: Any, offset: int) -> int:
     """Changes when the file is replaced, or what was read of it: inodes are used again, so both are in it."""
-    begin = max(0, offset - PRINT_BYTES)
+    begin = max(0, offset - FINGERPRINT_BYTES)
     file.seek(begin)
     inode = os.fstat(file.fileno()).st_ino & 0x7FFF_FFFF
     return inode << 32 | zlib.crc32(file.read(offset - begin))

@@ -18,6 +18,7 @@ from sqlalchemy.exc import SQLAlchemyError
 
 from benchmax.errors import BenchmaxError, UsageError
 from benchmax.files.links import read_plain
+from benchmax.files.logs import modified_at
 from benchmax.files.temp_dirs import remove_orphaned_dirs
 from benchmax.platform.runner.children.child_files import CHILD_FILE, EXIT_FILE, PROCESS_FILE, read_object, write_object
 from benchmax.platform.runner.ingest import NothingToRead, Reader
@@ -26,17 +27,17 @@ from benchmax.platform.runner.jobs.job import Job
 from benchmax.platform.runner.jobs.kinds import KINDS
 from benchmax.platform.runner.jobs.leases import Leases, Slots, machine_slots
 from benchmax.platform.runner.jobs.outcome import Verdict, Why
-from benchmax.platform.runner.jobs.sandboxing import sandbox_message
-from benchmax.platform.runner.jobs.upkeep import keep_up, logged_trouble
+from benchmax.platform.runner.jobs.queue_upkeep import keep_up, logged_trouble
+from benchmax.platform.runner.jobs.sandboxing import machine_message
 from benchmax.platform.runner.live.live_sessions import LiveSessions
-from benchmax.platform.runner.processes.machine_usage import UsageRecorder
+from benchmax.platform.runner.processes.machine_usage import UsageRecorder, gpu_ids
 from benchmax.platform.runner.processes.parent_watch import Policy
 from benchmax.platform.runner.processes.run_process import RunProcess
 from benchmax.platform.store import tables
 from benchmax.platform.store.accounts.secrets import Vault
 from benchmax.platform.store.database import Database
 from benchmax.platform.store.datadir import DataDir
-from benchmax.platform.store.queue import jobs, waiting
+from benchmax.platform.store.queue import jobs
 from benchmax.platform.store.queue.jobs import HEARTBEAT_SECONDS
 
 logger = logging.getLogger(__name__)
@@ -52,10 +53,10 @@ DRAIN_SECONDS = 30.0
 """For reading what a child left, if reading fails; then the run ends without it and `reindex` can add it."""
 LONGEST_PAUSE = 20.0
 """Between two attempts."""
-MOST_SMALL = 4
+MOST_WITHOUT_SLOT = 4
 """Jobs at once that need no slot: examinations, exports, new scores, evaluations of endpoints."""
 
-BEATS = ("status.json", CHILD_FILE, "metrics.jsonl", "rollouts.jsonl")
+HEARTBEAT_FILES = ("status.json", CHILD_FILE, "metrics.jsonl", "rollouts.jsonl")
 """Files that change while a child works."""
 
 
@@ -73,8 +74,8 @@ class Watched:
     unreadable: str = ""
     """Why its records cannot be read; then its child is ended and it fails."""
     ended: float | None = None
-    beat: float = field(default_factory=time.monotonic)
-    beat_of: tuple[int, ...] = ()
+    last_beat: float = field(default_factory=time.monotonic)
+    beat_times: tuple[float, ...] = ()
     usage: UsageRecorder = field(default_factory=UsageRecorder)
 
     @property
@@ -107,11 +108,11 @@ class Watched:
         if self.process.overdue:
             self.process.kill()
             return
-        beat_of = tuple(_modified(self.job.folder / name) for name in BEATS)
-        if beat_of != self.beat_of:
-            self.beat, self.beat_of = time.monotonic(), beat_of
+        beat_times = tuple(modified_at(self.job.folder / name) for name in HEARTBEAT_FILES)
+        if beat_times != self.beat_times:
+            self.last_beat, self.beat_times = time.monotonic(), beat_times
             self.report_phase()
-        elif time.monotonic() - self.beat > (STALL_SECONDS if self.is_working else SETUP_SECONDS):
+        elif time.monotonic() - self.last_beat > (STALL_SECONDS if self.is_working else SETUP_SECONDS):
             self.ask_to_end("stall")
 
     def is_drained(self) -> bool:
@@ -188,8 +189,7 @@ class Supervisor:
 
     def _idle_gpu(self) -> str:
         """A GPU no run uses, for a live session; without one it computes on the CPU and uses no run's memory."""
-        free = [name.removeprefix("cuda:") for name in self.slots.names if name.startswith("cuda:")]
-        return free[-1] if free else ""
+        return next(reversed(gpu_ids(self.slots.names)), "")
 
     def _open_job(self, row: tables.Job) -> Job:
         return KINDS[row.kind](self.database, self.data, self._vault, row)
@@ -217,7 +217,7 @@ class Supervisor:
 
     def _start_next(self) -> bool:
         small = sum(watched.job.row.slots == 0 for watched in self.watched.values())
-        row = self.leases.take(self.slots.free, fewest=int(small >= MOST_SMALL))
+        row = self.leases.take(self.slots.free, fewest=int(small >= MOST_WITHOUT_SLOT))
         if row is None:
             return False
         job = self._open_job(row)
@@ -227,7 +227,7 @@ class Supervisor:
             if cancelled:
                 self._finish(job, Verdict("cancelled", "It was stopped before it began."))
             else:
-                self._begin(job, {**job.prepare(), **sandbox_message(self.database, self.data)})
+                self._begin(job, {**job.prepare(), **machine_message(self.database, self.data)})
         except BenchmaxError as error:
             self._finish(job, Verdict("failed", str(error)))
         except OSError as error:
@@ -240,7 +240,8 @@ class Supervisor:
         try:
             (folder / EXIT_FILE).unlink(missing_ok=True)
             began_at = latest_checkpoint(folder)
-            process = self._start_child(folder, module=job.module, policy=self.policy, variables=_devices(slots))
+            devices = {"CUDA_VISIBLE_DEVICES": ",".join(gpu_ids(slots))}
+            process = self._start_child(folder, module=job.module, policy=self.policy, variables=devices)
             about = {"pid": process.pid, "started": process.started, "slots": slots, "began_at": began_at}
             write_object(folder / PROCESS_FILE, about)
             with self.database.write() as session:
@@ -310,7 +311,7 @@ class Supervisor:
             if verdict.status == "pending":
                 counted = attempts if verdict.counted else attempts - 1
                 pause = min(LONGEST_PAUSE, 0.5 * 2.0**counted) if verdict.counted else 0.0
-                mine = waiting.give_back(session, job.row.id, holder, attempts=max(0, counted), delay=pause)
+                mine = jobs.give_back(session, job.row.id, holder, attempts=max(0, counted), delay=pause)
             else:
                 mine = jobs.finish(session, job.row.id, holder)
             if mine:
@@ -338,15 +339,3 @@ def latest_checkpoint(run_dir: Path) -> int:
         return int(read_plain(run_dir, "checkpoints/latest", 1024).decode().strip().removeprefix("step-"))
     except (OSError, ValueError):
         return -1
-
-
-def _devices(slots: Sequence[str]) -> dict[str, str]:
-    gpus = [name.removeprefix("cuda:") for name in slots if name.startswith("cuda:")]
-    return {"CUDA_VISIBLE_DEVICES": ",".join(gpus)}
-
-
-def _modified(path: Path) -> int:
-    try:
-        return path.stat().st_mtime_ns
-    except OSError:
-        return 0

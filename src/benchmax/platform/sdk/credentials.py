@@ -22,7 +22,7 @@ from benchmax import config, extras, profiles
 from benchmax.config import env_token as env_token
 from benchmax.config import resolve_judge_key as resolve_judge_key
 from benchmax.errors import ConfigError
-from benchmax.files.atomic import write_text
+from benchmax.files.atomic import read_object, write_text
 from benchmax.platform.sdk.exceptions import AuthenticationError, DeviceAuthError, TrainerError
 
 TokenProvider: TypeAlias = Callable[[], str]
@@ -127,7 +127,7 @@ def _this_machine() -> str:
 
 def local_url() -> str | None:
     """The address of the server that runs on this machine's data directory now."""
-    info = _read_json(data_dir() / "server.json")
+    info = read_object(data_dir() / "server.json")
     try:
         os.kill(int(info["pid"]), 0)
         return str(info["url"])
@@ -147,8 +147,9 @@ def answers(url: str) -> bool:
 
 def _local_key(platform: str) -> str | None:
     """The local server's key; it is given to no other address."""
-    kept = _read_json(data_dir() / "credentials.json")
-    if not kept or not _private(data_dir() / "credentials.json"):
+    path = data_dir() / "credentials.json"
+    kept = read_object(path)
+    if not kept or not _private(path):
         return None
     ours = {str(kept.get("url", "")).rstrip("/"), local_url()}
     return str(kept.get("api_key") or "") or None if platform in ours else None
@@ -163,8 +164,8 @@ def credentials_path() -> Path:
 
 def _signed_in_url() -> str | None:
     """The platform `benchmax login` was for, unless that is the one on this machine, which may have moved."""
-    url = _read_json(credentials_path()).get("url")
-    own = _read_json(data_dir() / "credentials.json").get("url")
+    url = read_object(credentials_path()).get("url")
+    own = read_object(data_dir() / "credentials.json").get("url")
     return url.rstrip("/") if isinstance(url, str) and url and url != own else None
 
 
@@ -174,7 +175,7 @@ def _session_token(platform: str) -> str | None:
     One that names no platform was kept by another client, and is for the hosted one.
     """
     path = credentials_path()
-    kept = _read_json(path)
+    kept = read_object(path)
     token = kept.get("access_token")
     if not token or kept.get("url", config.hosted_url()) != platform:
         return None
@@ -269,7 +270,7 @@ def keep_session(platform: str, token: str) -> Path:
 
 def read_castform_session() -> dict[str, Any] | None:
     """What `benchmax login` kept; None when nobody is signed in."""
-    return _read_json(credentials_path()) or None
+    return read_object(credentials_path()) or None
 
 
 def write_castform_session(session: Mapping[str, Any]) -> Path:
@@ -278,14 +279,6 @@ def write_castform_session(session: Mapping[str, Any]) -> Path:
     path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     write_text(path, json.dumps(dict(session)), private=True)
     return path
-
-
-def _read_json(path: Path) -> dict[str, Any]:
-    try:
-        found = json.loads(path.read_text("utf-8"))
-    except (OSError, ValueError):
-        return {}
-    return found if isinstance(found, dict) else {}
 
 
 def _private(path: Path) -> bool:

@@ -1,8 +1,8 @@
 """What the platform's clients raise.
 
 TrainerError
-├── AuthenticationError     401: no key, or not a good one
-│   └── DeviceAuthError     a sign-in by device code that came to nothing
+├── AuthenticationError     401: no key, or one that is not valid
+│   └── DeviceAuthError     a sign-in by device code that failed
 ├── JobLaunchError          the launch was refused
 └── PlatformRolloutError    a rollout that the platform plays; `RolloutError` in `benchmax.platform.exceptions`
     ├── RolloutNotFound     404

@@ -7,10 +7,8 @@ with trainer.run(run_id).playground(checkpoint="best") as session:
 
 from __future__ import annotations
 
-import time
 from collections.abc import AsyncGenerator, Generator
 from contextlib import aclosing
-from types import TracebackType
 from typing import TYPE_CHECKING, Self
 
 from benchmax.platform.sdk.calls import (
@@ -81,9 +79,7 @@ class PlaygroundSession:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     def __repr__(self) -> str:
@@ -139,9 +135,7 @@ class AsyncPlaygroundSession:
     async def __aenter__(self) -> Self:
         return self
 
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    async def __aexit__(self, *_: object) -> None:
         await self.aclose()
 
     def __repr__(self) -> str:
@@ -158,11 +152,9 @@ def _info(session_id: str) -> Request[Row]:
 
 
 async def _wait(exchange: Exchange, session_id: str, seconds: float, poll: float) -> Row:
-    deadline = time.monotonic() + seconds
-    while (info := await exchange.ask(_info(session_id)))["status"] == "starting":
-        if time.monotonic() + poll > deadline:
-            raise TimeoutError(f"The session is not ready yet: {info['statusReason']}. Wait longer.")
-        await exchange.pause(poll)
+    info = await exchange.poll(_info(session_id), lambda info: info["status"] != "starting", poll, seconds)
+    if info["status"] == "starting":
+        raise TimeoutError(f"The session is not ready yet: {info['statusReason']}. Wait longer.")
     if info["status"] == "ended":
         raise TrainerError(f"The session has ended: {info['statusReason']}")
     return info

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import html
-import time
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
@@ -15,17 +14,17 @@ from benchmax.platform.sdk.requests.runs import get_run, metric_rows, page_url
 if TYPE_CHECKING:
     from benchmax.platform.sdk.client import AsyncTrainerClient, TrainerClient
     from benchmax.platform.sdk.playground import AsyncPlaygroundSession, PlaygroundSession
-    from benchmax.platform.sdk.transport import Exchange
+    from benchmax.platform.sdk.transport import Endpoint, Exchange
 
 ENDED = frozenset({"complete", "failed", "stalled", "cancelled", "out_of_credits", "billing_error"})
 _METRIC_COLUMNS = ["mode", "step"]
 _ROLLOUT_COLUMNS = ["id", "step", "mode", "promptMessageId", "totalReward"]
 
 
-class TrainingRun:
-    """One run. Attributes are asked for when they are read."""
+class _Run:
+    """What both kinds of handle share."""
 
-    def __init__(self, client: TrainerClient, run_id: str) -> None:
+    def __init__(self, client: Endpoint, run_id: str) -> None:
         self._client = client
         self.id = run_id
 
@@ -33,6 +32,15 @@ class TrainingRun:
     def url(self) -> str:
         """The run's page in the console."""
         return page_url(self._client.base_url, self.id)
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self.id!r})"
+
+
+class TrainingRun(_Run):
+    """One run. Attributes are asked for when they are read."""
+
+    _client: TrainerClient
 
     @property
     def details(self) -> Row:
@@ -76,9 +84,6 @@ class TrainingRun:
         """A pandas DataFrame of rollouts, newest step first; each reward component is a column `reward/<name>`."""
         return _frame(run_blocking(rollout_rows(self._client._exchange, self.id, mode, limit)), _ROLLOUT_COLUMNS)
 
-    def __repr__(self) -> str:
-        return f"TrainingRun({self.id!r})"
-
     def _repr_html_(self) -> str:
         details = self.details
         total = details.get("totalSteps")
@@ -94,17 +99,10 @@ class TrainingRun:
         return f"<table>{rows}</table>"
 
 
-class AsyncTrainingRun:
+class AsyncTrainingRun(_Run):
     """`TrainingRun` for async code; `details` and `status` are coroutines."""
 
-    def __init__(self, client: AsyncTrainerClient, run_id: str) -> None:
-        self._client = client
-        self.id = run_id
-
-    @property
-    def url(self) -> str:
-        """The run's page in the console."""
-        return page_url(self._client.base_url, self.id)
+    _client: AsyncTrainerClient
 
     async def details(self) -> Row:
         return await self._client.get_run_details(self.id)
@@ -145,17 +143,13 @@ class AsyncTrainingRun:
         """A pandas DataFrame of rollouts, newest step first; each reward component is a column `reward/<name>`."""
         return _frame(await rollout_rows(self._client._exchange, self.id, mode, limit), _ROLLOUT_COLUMNS)
 
-    def __repr__(self) -> str:
-        return f"AsyncTrainingRun({self.id!r})"
-
 
 async def _wait(exchange: Exchange, run_id: str, url: str, seconds: float | None, poll: float) -> str:
-    deadline = time.monotonic() + (float("inf") if seconds is None else seconds)
-    while (status := str((await exchange.ask(get_run(run_id)))["status"])) not in ENDED:
-        if time.monotonic() + poll > deadline:
-            raise TimeoutError(f"The run is still {status}. Wait longer, or look at {url}.")
-        await exchange.pause(poll)
-    return status
+    most = float("inf") if seconds is None else seconds
+    run = await exchange.poll(get_run(run_id), lambda run: run["status"] in ENDED, poll, most)
+    if run["status"] not in ENDED:
+        raise TimeoutError(f"The run is still {run['status']}. Wait longer, or look at {url}.")
+    return str(run["status"])
 
 
 def _frame(rows: list[dict[str, Any]], columns: list[str]) -> Any:

@@ -69,8 +69,8 @@ def export_static(
     answers = _answers(client, run_id)
     found = {name: list(items) for name, items in _indexes(client, run_id, answers)}
     total = sum(len(items) for items in found.values())
-    rooms = _rooms({name: len(items) for name, items in found.items()}, most)
-    kept = {name: _spread(items, rooms[name]) for name, items in found.items()}
+    quotas = _quotas({name: len(items) for name, items in found.items()}, most)
+    kept = {name: _spread(items, quotas[name]) for name, items in found.items()}
     data = folder / "data"
     data.mkdir(parents=True, exist_ok=True)
     files = _write_rollouts(data, client, run_id, [item["id"] for items in kept.values() for item in items])
@@ -114,14 +114,13 @@ def _indexes(
         yield each["id"], client.iter_rollouts(run_id, external_eval_id=each["id"])
 
 
-def _rooms(counts: Mapping[str, int], most: int) -> dict[str, int]:
+def _quotas(counts: Mapping[str, int], most: int) -> dict[str, int]:
     """How many rollouts of each kind are kept; the smallest kinds first, as a comparison needs all of its own."""
-    rooms: dict[str, int] = {}
-    for left, (name, count) in zip(
-        range(len(counts), 0, -1), sorted(counts.items(), key=lambda each: each[1]), strict=True
-    ):
-        rooms[name] = min(count, (most - sum(rooms.values())) // left)
-    return rooms
+    quotas: dict[str, int] = {}
+    for name in sorted(counts, key=lambda name: counts[name]):
+        left = len(counts) - len(quotas)
+        quotas[name] = min(counts[name], (most - sum(quotas.values())) // left)
+    return quotas
 
 
 def _spread(items: Sequence[dict[str, Any]], most: int) -> list[dict[str, Any]]:

@@ -2,7 +2,7 @@
 
 An `Exchange` sends a bearer key, raises errors as exceptions, and repeats GETs within a budget: three tries, thirty
 seconds; `Retry-After` is honoured within that. It is written once, as async functions over one of two backends: the
-functions of the blocking one never wait. This is the only place that reads server-sent events.
+functions of the blocking one never wait.
 """
 
 from __future__ import annotations
@@ -14,7 +14,6 @@ import time
 from collections.abc import AsyncGenerator, AsyncIterator, Callable
 from contextlib import AbstractAsyncContextManager, AbstractContextManager, asynccontextmanager
 from pathlib import Path
-from types import TracebackType
 from typing import IO, Any, Self, TypeAlias, TypeVar
 
 from benchmax import retries
@@ -22,10 +21,11 @@ from benchmax.platform.sdk import credentials
 from benchmax.platform.sdk.calls import EventStream, Request, Row, as_is, run_blocking
 from benchmax.platform.sdk.credentials import TokenProvider
 from benchmax.platform.sdk.exceptions import AuthenticationError, TrainerError
+from benchmax.sse import read_events
 
 TRIES = 3
 BUDGET_SECONDS = 30.0
-_WORTH_A_RETRY = frozenset({429, 502, 503, 504})
+_RETRIED_STATUSES = frozenset({429, 502, 503, 504})
 _DOWNLOAD_SECONDS = 120.0
 _PIECE_BYTES = 1 << 20
 
@@ -49,12 +49,8 @@ class _Blocking:
     async def read(self, answer: Any) -> None:
         answer.read()
 
-    async def lines(self, answer: Any) -> AsyncIterator[str]:
-        for line in answer.iter_lines():
-            yield line
-
-    async def pieces(self, answer: Any) -> AsyncIterator[bytes]:
-        for piece in answer.iter_bytes(_PIECE_BYTES):
+    async def pieces(self, answer: Any, size: int | None = None) -> AsyncIterator[bytes]:
+        for piece in answer.iter_bytes(size):
             yield piece
 
     def content(self, file: IO[bytes]) -> Any:
@@ -82,11 +78,8 @@ class _Async:
     async def read(self, answer: Any) -> None:
         await answer.aread()
 
-    def lines(self, answer: Any) -> AsyncIterator[str]:
-        return answer.aiter_lines()  # type: ignore[no-any-return]
-
-    def pieces(self, answer: Any) -> AsyncIterator[bytes]:
-        return answer.aiter_bytes(_PIECE_BYTES)  # type: ignore[no-any-return]
+    def pieces(self, answer: Any, size: int | None = None) -> AsyncIterator[bytes]:
+        return answer.aiter_bytes(size)  # type: ignore[no-any-return]
 
     async def content(self, file: IO[bytes]) -> AsyncIterator[bytes]:
         while piece := await asyncio.to_thread(file.read, _PIECE_BYTES):
@@ -131,6 +124,15 @@ class Exchange:
         """Wait."""
         await self._backend.pause(seconds)
 
+    async def poll(
+        self, request: Request[T], done: Callable[[T], bool], every: float, seconds: float = float("inf")
+    ) -> T:
+        """Ask until the answer is `done`, every so often; returns the latest answer when `seconds` are over."""
+        deadline = time.monotonic() + seconds
+        while not done(found := await self.ask(request)) and time.monotonic() + every <= deadline:
+            await self.pause(every)
+        return found
+
     async def in_thread(self, function: Callable[[], T]) -> T:
         """Call a function that computes or uses the disk; in async code, in a thread."""
         return await self._backend.in_thread(function)
@@ -163,7 +165,7 @@ class Exchange:
                     return False
                 await self._refuse(answer)
                 with open(file, "wb") as out:  # noqa: ASYNC230 - the pieces are small
-                    async for piece in self._backend.pieces(answer):
+                    async for piece in self._backend.pieces(answer, _PIECE_BYTES):
                         out.write(piece)
         except _httpx().TransportError as error:
             raise TrainerError(f"The download from {self.base_url} broke off: {error!r}. Try it again.") from error
@@ -177,9 +179,8 @@ class Exchange:
         try:
             async with self._backend.stream(stream.method, self.base_url + stream.path, **options) as answer:
                 await self._refuse(answer, stream.refused)
-                async for line in self._backend.lines(answer):
-                    if line.startswith("data: "):
-                        yield json.loads(line[6:])
+                async for data in read_events(self._backend.pieces(answer)):
+                    yield json.loads(data)
         except _httpx().ConnectError as error:
             raise self._unreachable(error, stream.broken) from error
         except (_httpx().TransportError, ValueError) as error:
@@ -200,7 +201,7 @@ class Exchange:
             asked, lost = 0.0, None
             try:
                 answer = await self._backend.request(method, url, **options)
-                if answer.status_code not in _WORTH_A_RETRY:
+                if answer.status_code not in _RETRIED_STATUSES:
                     return answer
                 asked = retries.retry_after(answer.headers) or 0.0
             except _httpx().InvalidURL as error:
@@ -259,9 +260,7 @@ class Connection(Endpoint):
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     def _get(self, route: str, /, **params: Any) -> Any:
@@ -282,9 +281,7 @@ class AsyncConnection(Endpoint):
     async def __aenter__(self) -> Self:
         return self
 
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    async def __aexit__(self, *_: object) -> None:
         await self.aclose()
 
 

@@ -16,12 +16,11 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from benchmax import limits
 from benchmax.envs.base_env import BaseEnv
 from benchmax.envs.datasets.load import write_jsonl
 from benchmax.envs.datasets.readers import Source, read_rows, source_name
+from benchmax.envs.datasets.required_rows import check_run_rows
 from benchmax.envs.datasets.rows import json_type
-from benchmax.envs.datasets.run_rows import check_run_rows
 from benchmax.errors import DatasetError, UsageError
 from benchmax.platform.sdk.storage_client import StorageClient
 
@@ -112,6 +111,5 @@ def _digest(*files: Path) -> str:
     found = hashlib.sha256()
     for path in files:
         with open(path, "rb") as file:
-            while piece := file.read(limits.MIB):
-                found.update(piece)
+            hashlib.file_digest(file, lambda: found)
     return found.hexdigest()

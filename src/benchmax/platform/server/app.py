@@ -12,24 +12,23 @@ import time
 from collections.abc import AsyncIterator
 from contextlib import ExitStack, asynccontextmanager
 from dataclasses import replace
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from fastapi import FastAPI
-from sqlalchemy.orm import Session
 
 from benchmax.errors import UsageError
-from benchmax.files.atomic import write_text
+from benchmax.files.atomic import read_object, write_text
+from benchmax.memory import gc_frozen
 from benchmax.models.address_rules import AddressRules
-from benchmax.platform.server import logs, problems, threads
+from benchmax.platform.server import error_responses, logs, threads
 from benchmax.platform.server.routes import console
 from benchmax.platform.server.routes.routers import ROUTERS
 from benchmax.platform.server.security.middleware import Guard
 from benchmax.platform.server.security.scopes import AccessTable
+from benchmax.platform.server.server_services import ServerServices
 from benchmax.platform.server.services.live_sessions import reach_of
 from benchmax.platform.server.services.webhooks import Sender
 from benchmax.platform.server.settings import ServerSettings
-from benchmax.platform.server.state import ServerServices
 from benchmax.platform.store.accounts import users
 from benchmax.platform.store.accounts.user_admin import forget_removed
 from benchmax.platform.store.database import Database, open_database
@@ -59,7 +58,7 @@ def create_app(settings: ServerSettings, database: Database) -> FastAPI:
         sending = asyncio.create_task(Sender(database, services.vault, rules, base_url(settings)).run())
         yield
         sending.cancel()
-        await asyncio.wait([sending], timeout=STOP_SECONDS)  # a thread of its may wait for the database
+        await asyncio.wait([sending], timeout=STOP_SECONDS)  # one of its threads may wait for the database
         await services.feeds.aclose()
 
     app = FastAPI(
@@ -75,7 +74,7 @@ def create_app(settings: ServerSettings, database: Database) -> FastAPI:
     for router in ROUTERS:
         app.include_router(router)
     app.include_router(console.pages(settings.console))
-    problems.install(app)
+    error_responses.install(app)
     app.add_exception_handler(404, console.unknown(settings.console))
     services.access_table = AccessTable(app)
     app.add_middleware(Guard, services=services)
@@ -92,18 +91,11 @@ def prepare(settings: ServerSettings, database: Database) -> str:
             )
         user = users.ensure_user(db, LOCAL_USER, role="admin")
         link = users.create_link(db, user.id)
-        if not _key_works(db, settings.data.credentials):
+        known = str(read_object(settings.data.credentials).get("api_key", ""))
+        if users.find_key(db, known) is None:  # this machine has no key, or one of another database
             _, key = users.create_key(db, user.id, name="this machine", scopes=users.SCOPES)
             write_text(settings.data.credentials, json.dumps({"url": base_url(settings), "api_key": key}), private=True)
     return f"{base_url(settings)}/login?token={link}"
-
-
-def _key_works(db: Session, credentials: Path) -> bool:
-    """Whether the key of this machine opens this database."""
-    try:
-        return users.find_key(db, str(json.loads(credentials.read_bytes())["api_key"])) is not None
-    except (OSError, ValueError, KeyError, TypeError):
-        return False
 
 
 def base_url(settings: ServerSettings) -> str:
@@ -135,21 +127,21 @@ def serve(settings: ServerSettings, wait: float = 0.0) -> None:
 
 
 class _Start:
-    """Hears SIGTERM until uvicorn does. What a signal's handler raises is lost in a callback, and every import has one:
-    therefore it is remembered as well."""
+    """Handles SIGTERM until uvicorn does. What a signal handler raises is lost inside a callback, and every import has
+    one: so the signal is remembered as well."""
 
     def __init__(self) -> None:
-        self._over = False
+        self._stopped = False
         signal.signal(signal.SIGTERM, self._end)
 
     def _end(self, *_: object) -> None:
-        self._over = True
+        self._stopped = True
         sys.exit(0)
 
     def hand_over(self, server: uvicorn.Server) -> None:
         """The server ends in order from now on. uvicorn then sends itself the signal again, which changes nothing."""
         signal.signal(signal.SIGTERM, lambda *_: setattr(server, "should_exit", True))
-        if self._over:
+        if self._stopped:
             server.should_exit = True
 
 
@@ -170,7 +162,7 @@ def _listen(host: str, port: int) -> socket.socket:
 def _run(app: FastAPI, settings: ServerSettings, listener: socket.socket, start: _Start) -> None:
     import uvicorn
 
-    from benchmax.platform.server.security import connections
+    from benchmax.platform.server.security import connection_limits
 
     config = uvicorn.Config(
         app,
@@ -181,9 +173,10 @@ def _run(app: FastAPI, settings: ServerSettings, listener: socket.socket, start:
         proxy_headers=bool(settings.trusted_proxies),
         forwarded_allow_ips=",".join(settings.trusted_proxies) or None,
         timeout_graceful_shutdown=3,
-        **connections.options(),
+        **connection_limits.options(),
     )
-    connections.prepare_process()
+    connection_limits.prepare_process()
     server = uvicorn.Server(config)
     start.hand_over(server)
-    server.run(sockets=[listener])
+    with gc_frozen():  # a collection of all that was imported would hold up every request
+        server.run(sockets=[listener])

@@ -1,4 +1,4 @@
-"""The server's log: one JSON object a line on standard error, keys and tokens struck out."""
+"""The server's log: one JSON object a line on standard error, without keys and tokens."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def configure() -> None:
             structlog.processors.add_log_level,
             structlog.processors.TimeStamper(fmt="iso", utc=True),
             structlog.processors.format_exc_info,
-            strike_out,
+            hide_secrets,
             structlog.processors.JSONRenderer(default=str),
         ],
         logger_factory=lambda *_: structlog.PrintLogger(sys.stderr),
@@ -29,6 +29,6 @@ def configure() -> None:
     )
 
 
-def strike_out(_: Any, __: str, event: EventDict) -> EventDict:
+def hide_secrets(_: Any, __: str, event: EventDict) -> EventDict:
     """Replace what looks like one of our keys or tokens."""
     return {name: _SECRET.sub("[secret]", value) if isinstance(value, str) else value for name, value in event.items()}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ipaddress
 from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
 from urllib.parse import urlsplit
 
@@ -17,7 +18,7 @@ LIMITS = {
 LOOPBACK = frozenset({"127.0.0.1", "localhost", "::1"})
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class ServerSettings:
     data: DataDir
     database_url: str | None = None
@@ -41,24 +42,25 @@ class ServerSettings:
 
     @property
     def is_loopback(self) -> bool:
-        try:
-            return self.host == "localhost" or ipaddress.ip_address(self.host).is_loopback
-        except ValueError:
-            return False
+        return self.host == "localhost" or (self._address is not None and self._address.is_loopback)
 
     @property
     def reached_at(self) -> str:
         """Where this machine reaches it: the loopback address for a server on every address."""
-        try:
-            every = ipaddress.ip_address(self.host or "0.0.0.0")
-        except ValueError:
+        if self._address is None or not self._address.is_unspecified:
             return self.host
-        if not every.is_unspecified:
-            return self.host
-        return "127.0.0.1" if every.version == 4 else "::1"
+        return "127.0.0.1" if self._address.version == 4 else "::1"
 
     @property
+    def _address(self) -> ipaddress.IPv4Address | ipaddress.IPv6Address | None:
+        """None for a host by its name; no host at all means every address."""
+        try:
+            return ipaddress.ip_address(self.host or "0.0.0.0")
+        except ValueError:
+            return None
+
+    @cached_property
     def hosts(self) -> frozenset[str]:
-        """Every name this server answers to."""
+        """Every name this server answers to; asked for at each request."""
         named = {urlsplit(self.public_url or "").hostname or "127.0.0.1"}
         return LOOPBACK | self.allowed_hosts | named | {self.reached_at}

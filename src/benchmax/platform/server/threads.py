@@ -1,4 +1,4 @@
-"""Which threads a route's function runs in, so that who only reads waits neither for writers nor for large files.
+"""Which threads a route's function runs in, so that readers wait neither for writers nor for large files.
 
 A write waits, in its thread, for a database that is locked; a file is read for seconds. In one pool for all, sixteen of
 either would hold up every other request. So each kind has threads of its own. One user has few of those for files.
@@ -8,16 +8,16 @@ from __future__ import annotations
 
 import functools
 import inspect
-from collections import Counter
-from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
+from collections.abc import Callable
 from typing import Any, Literal, ParamSpec, TypeAlias, TypeVar
+from weakref import WeakValueDictionary
 
 from anyio import CapacityLimiter, to_thread
 from anyio.lowlevel import RunVar
 from fastapi import APIRouter
 
-from benchmax.platform.server.problems import Refused
+from benchmax.platform.server.security.rate_limits import Places
+from benchmax.platform.server.security.scopes import SAFE_METHODS
 
 Kind: TypeAlias = Literal["reads", "writes", "files"]
 P = ParamSpec("P")
@@ -29,14 +29,13 @@ FILES_PER_USER = 2
 """Files that are read at one time for one user."""
 FILES_ASKED = 16
 """Those that wait for their turn included; more are refused."""
-_SAFE = frozenset({"GET", "HEAD", "OPTIONS"})
 
 
 class Router(APIRouter):
     """Runs plain functions of unsafe methods in the writers' threads, and marked ones where `in_threads` says."""
 
     def add_api_route(self, path: str, endpoint: Callable[..., Any], **options: Any) -> None:
-        unsafe = set(options.get("methods") or ()) - _SAFE
+        unsafe = set(options.get("methods") or ()) - SAFE_METHODS
         kind: Kind = getattr(endpoint, "threads", "writes" if unsafe else "reads")
         if kind != "reads" and not inspect.iscoroutinefunction(endpoint):
             endpoint = _moved(endpoint, kind)
@@ -44,7 +43,7 @@ class Router(APIRouter):
 
 
 def in_threads(kind: Kind) -> Callable[[Callable[P, T]], Callable[P, T]]:
-    """Mark a route's function: what it does is not what its method says."""
+    """Mark a route's function whose HTTP method does not tell what it does."""
 
     def mark(endpoint: Callable[P, T]) -> Callable[P, T]:
         endpoint.threads = kind  # type: ignore[attr-defined]
@@ -65,8 +64,10 @@ async def run_write(function: Callable[P, T], *args: P.args, **kwargs: P.kwargs)
 async def read_file(user_id: str, function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
     """Run a function that reads a user's file; Refused (429) when too many of the user's wait already."""
     pools = _pools()
-    async with pools.turn(user_id):
-        return await to_thread.run_sync(functools.partial(function, *args, **kwargs), limiter=pools.files)
+    words = f"{FILES_ASKED} of your files are being read or wait for it. Try again."
+    with pools.asked.place(user_id, FILES_ASKED, words, seconds=5):
+        async with pools.turns.setdefault(user_id, CapacityLimiter(FILES_PER_USER)):
+            return await to_thread.run_sync(functools.partial(function, *args, **kwargs), limiter=pools.files)
 
 
 def _moved(endpoint: Callable[..., T], kind: Kind) -> Callable[..., Any]:
@@ -85,21 +86,9 @@ class _Pools:
     def __init__(self) -> None:
         self.writes = CapacityLimiter(THREADS["writes"])
         self.files = CapacityLimiter(THREADS["files"])
-        self._turns: dict[str, CapacityLimiter] = {}
-        self._asked: Counter[str] = Counter()
-
-    @asynccontextmanager
-    async def turn(self, user_id: str) -> AsyncIterator[None]:
-        if self._asked[user_id] >= FILES_ASKED:
-            raise Refused(429, f"{FILES_ASKED} of your files are read or wait for it. Try again.", Retry_After="5")
-        self._asked[user_id] += 1
-        try:
-            async with self._turns.setdefault(user_id, CapacityLimiter(FILES_PER_USER)):
-                yield
-        finally:
-            self._asked[user_id] -= 1
-            if not self._asked[user_id]:
-                del self._asked[user_id], self._turns[user_id]
+        self.asked = Places()
+        self.turns: WeakValueDictionary[str, CapacityLimiter] = WeakValueDictionary()
+        """Of users, each for as long as one of the user's files is read."""
 
 
 _of_this_loop: RunVar[_Pools] = RunVar("benchmax_threads")

@@ -42,7 +42,7 @@ class Database:
     def __init__(self, engine: Engine) -> None:
         self.engine = engine
         self._writer = engine.execution_options(**{_WRITES: True})
-        # PostgreSQL takes a new snapshot for every statement anyhow: without BEGIN and ROLLBACK a read is one journey.
+        # PostgreSQL takes a snapshot for every statement anyhow: without BEGIN and ROLLBACK a read is one round trip.
         self._reader = engine if self.is_sqlite else engine.execution_options(isolation_level="AUTOCOMMIT")
 
     @property
@@ -186,7 +186,7 @@ def upgrade(engine: Engine) -> None:
 
     writer = engine.execution_options(**{_WRITES: True})
     with writer.connect() as connection, _keys_unchecked(connection), connection.begin():
-        if _revision(connection) != _head():
+        if not _is_current(connection):
             command.upgrade(alembic_config(connection), "head")
             if connection.dialect.name == "sqlite" and connection.exec_driver_sql("PRAGMA foreign_key_check").first():
                 raise UsageError("The database has rows that belong to nothing. It was left as it is; use a backup.")
@@ -210,30 +210,25 @@ def _keys_unchecked(connection: Connection) -> Iterator[None]:
 def check_revision(engine: Engine) -> None:
     """Raise for tables of another version, with what to do."""
     with engine.connect() as connection:
-        found = _revision(connection)
-    if found != _head():
-        raise UsageError("The database has the tables of an older benchmax. Start the server once; it brings them up.")
+        if not _is_current(connection):
+            raise UsageError(
+                "The database has the tables of an older benchmax. Start the server once; it brings them up."
+            )
 
 
-def _revision(connection: Connection) -> str | None:
-    """The version of the tables; refuses one this benchmax does not know."""
+def _is_current(connection: Connection) -> bool:
+    """Whether the tables are of this version; refuses one this benchmax does not know."""
     from alembic.migration import MigrationContext
     from alembic.script import ScriptDirectory
     from alembic.util import CommandError
 
-    found = MigrationContext.configure(connection).get_current_revision()
+    found, scripts = MigrationContext.configure(connection).get_current_revision(), ScriptDirectory(str(MIGRATIONS))
     try:
         if found is not None:
-            ScriptDirectory(str(MIGRATIONS)).get_revision(found)
+            scripts.get_revision(found)
     except CommandError:
         raise UsageError(
             f"The database was written by a newer benchmax (tables {found}). Upgrade benchmax, or use another "
             "data directory (BENCHMAX_DATA); this version leaves it as it is."
         ) from None
-    return found
-
-
-def _head() -> str | None:
-    from alembic.script import ScriptDirectory
-
-    return ScriptDirectory(str(MIGRATIONS)).get_current_head()
+    return found == scripts.get_current_head()

@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-import fcntl
 import json
 import os
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+import psutil
+
 from benchmax.config import setting
 from benchmax.errors import UsageError
 from benchmax.files.atomic import write_text
+from benchmax.files.locks import is_locked, lock_file
 
 
 class DataDir:
@@ -77,18 +78,15 @@ class DataDir:
 
         One that is about to end, and saves its runs first, is waited for, for `wait` seconds.
         """
-        until = time.monotonic() + wait
         path = self.locks / f"{name}.lock"
-        descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         try:
-            while not _taken(descriptor):
-                if time.monotonic() < until:
-                    time.sleep(0.05)
-                    continue
-                raise UsageError(
-                    f"A {name} already runs on {self.root} (pid {_pid(path)}). "
-                    "Use that one, stop it with `benchmax down`, or set BENCHMAX_DATA to another directory."
-                )
+            descriptor = lock_file(path, wait=wait)
+        except BlockingIOError:
+            raise UsageError(
+                f"A {name} already runs on {self.root} (pid {_pid(path)}). "
+                "Use that one, stop it with `benchmax down`, or set BENCHMAX_DATA to another directory."
+            ) from None
+        try:
             os.ftruncate(descriptor, 0)
             os.pwrite(descriptor, json.dumps({"pid": os.getpid()}).encode(), 0)
             yield
@@ -100,32 +98,9 @@ class DataDir:
         path = self.locks / f"{name}.lock"
         pid = _pid(path)
         # Asking takes the lock for a moment, so it is only done when its holder may live.
-        if not pid.isdecimal() or not _exists(int(pid)):
+        if not pid.isdecimal() or not psutil.pid_exists(int(pid)):
             return None
-        with open(path, "rb") as file:
-            try:
-                fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
-            except BlockingIOError:
-                return int(pid)
-        return None
-
-
-def _exists(pid: int) -> bool:
-    try:
-        os.kill(pid, 0)
-    except ProcessLookupError:
-        return False
-    except OSError:  # another user's
-        return True
-    return True
-
-
-def _taken(descriptor: int) -> bool:
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return False
-    return True
+        return int(pid) if is_locked(path) else None
 
 
 def _pid(path: Path) -> str:

@@ -1,13 +1,15 @@
 """As root: a cgroup for all calls of a server together, so that the kernel itself bounds their memory and processes.
 
 Both kinds are known: version 2 where it has the controllers, and version 1. An ordinary user has no cgroup to make, and
-where there is none the limits of each call are watched all the same (see `watch`).
+where there is none the limits of each call are watched all the same (see `resource_usage`).
 """
 
 from __future__ import annotations
 
 import math
 import os
+
+from . import kernel
 
 PREFIX = "benchmax-"
 _ROOT = "/sys/fs/cgroup"
@@ -19,7 +21,7 @@ class Group:
     """The folders that make it up: one in version 2, one for each controller in version 1."""
 
     def __init__(self, limits: dict[str, float]) -> None:
-        """OSError with the reason when there is none to be had."""
+        """OSError with the reason when none can be made."""
         self._entered: list[tuple[str, str]] = []
         try:
             self._enter_second(limits) if _second() else self._enter_first(limits)
@@ -29,7 +31,7 @@ class Group:
 
     def _enter_second(self, limits: dict[str, float]) -> None:
         above = _ROOT + _own("")
-        _write(f"{above}/cgroup.subtree_control", "+memory +pids")
+        kernel.write(f"{above}/cgroup.subtree_control", "+memory +pids")
         self._enter(above, {name: _FILES[name][1] for name in _FILES}, limits)
 
     def _enter_first(self, limits: dict[str, float]) -> None:
@@ -46,14 +48,14 @@ class Group:
         self._entered.append((folder, above))
         for name, file in files.items():
             if limits[name] < math.inf:
-                _write(f"{folder}/{file}", str(int(limits[name])))
-        _write(f"{folder}/cgroup.procs", str(os.getpid()))
+                kernel.write(f"{folder}/{file}", str(int(limits[name])))
+        kernel.write(f"{folder}/cgroup.procs", str(os.getpid()))
 
     def leave(self) -> None:
         """Everything else in it has ended."""
         for folder, above in self._entered:
             try:
-                _write(f"{above}/cgroup.procs", str(os.getpid()))
+                kernel.write(f"{above}/cgroup.procs", str(os.getpid()))
                 os.rmdir(folder)
             except OSError:
                 pass
@@ -88,11 +90,3 @@ def _remove_old(above: str) -> None:
                 os.rmdir(f"{above}/{name}")
             except OSError:
                 pass
-
-
-def _write(path: str, text: str) -> None:
-    fd = os.open(path, os.O_WRONLY | os.O_CLOEXEC)
-    try:
-        os.write(fd, text.encode())
-    finally:
-        os.close(fd)

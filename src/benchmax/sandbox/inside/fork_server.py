@@ -1,4 +1,4 @@
-"""The fork server: takes calls over a socket, puts each into a room of its own, and ends it at its limits.
+"""The fork server: takes calls over a socket, runs each in a room of its own, and ends it at its limits.
 
     client → server   {"call": 7, "fork": "code", "shape": {…}, "limits": {…}, "network": "none", "port": null}
                       + what to run, and the code's descriptors 0, 1, 2, …
@@ -29,17 +29,17 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-from . import body, kernel, marks, seccomp, zygote
+from . import call_process, kernel, process_tags, seccomp, zygote
 from .calls import Running, common
-from .room import Room
-from .root import readable
-from .watch import Usage, children, descends, marked
+from .file_tree import readable
+from .namespaces import Room
+from .resource_usage import Usage, children, descends, marked
 from .zygote import Zygote
 
 LOOK_SHARE = 0.05
-"""Of its time, at most, that the server spends looking at what calls use."""
+"""The largest share of its time that the server spends on measuring what calls use."""
 MOST_REFUSALS = 16
-"""Told of one call; what it tries after these is refused without a word."""
+"""Reported of one call; later ones are refused without a report."""
 MOST_GENERATIONS = 20
 
 
@@ -55,7 +55,7 @@ class Server:
         self._on: dict[int, Callable[[], None]] = {}
         self._calls: dict[int, Running] = {}  # by ticket
         self._spare: Running | None = None
-        """A process like the last call's that stands ready, as calls tend to be alike."""
+        """A process made ready like the last call's, as calls tend to be alike."""
         self._tickets = itertools.count(1)
         self._zygote: Zygote | None = None
         self._data_bytes = 0
@@ -63,7 +63,7 @@ class Server:
         self._over = False
 
     def run(self) -> None:
-        """Until the client is gone."""
+        """Serve until the client is gone."""
         most = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
         resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))  # also bounds descriptors on their way to a zygote
         seccomp.prepare()
@@ -81,12 +81,12 @@ class Server:
             self._look()
 
     def _serve(self, events: list[tuple[int, int]]) -> None:
-        """What was closed meanwhile is passed over, also where its number is another's by now, which would block."""
+        """Skip what was closed meanwhile, even if its number belongs to something else by now, which would block."""
         for fd, then in [(fd, self._on.get(fd)) for fd, _ in events]:
             if then is not None and self._on.get(fd) is then:
                 then()
 
-    # What is listened to
+    # Events and messages
 
     def _listen(self, fd: int, then: Callable[[], None]) -> None:
         self._on[fd] = then
@@ -106,11 +106,11 @@ class Server:
     def _say(self, message: dict[str, Any], fds: list[int] | None = None) -> None:
         try:
             socket.send_fds(self._sock, [json.dumps(message).encode()], fds or [])
-        except OSError:  # the client is gone, as the next read will tell
+        except OSError:  # the client is gone, as the next read will show
             pass
 
     def _hear(self) -> None:
-        data, fds = kernel.receive(self._sock, zygote.PACKET_BYTES, body.MOST_FDS)
+        data, fds = kernel.receive(self._sock, zygote.PACKET_BYTES, call_process.MOST_FDS)
         if not data:
             self._over = True
             return
@@ -120,15 +120,10 @@ class Server:
             return
         number = message["signal" if "signal" in message else "kill"]
         call = next((call for call in self._calls.values() if call.number == number), None)
-        if "signal" in message:
-            self._signal(call, message["as"])
-        elif call is not None:
+        if "kill" in message and call is not None:
             self._end(call, message["by"])
-
-    def _signal(self, call: Running | None, number: int) -> None:
-        """To a program's first process, which is this one's child until it is reaped."""
-        if call is not None and call.pid and call.status is None:
-            os.kill(call.pid, number)
+        elif call is not None and call.pid and call.status is None:
+            os.kill(call.pid, message["as"])  # its first process, which is this one's child until it is reaped
 
     # The zygote
 
@@ -150,13 +145,11 @@ class Server:
             call.pid, call.pidfd = message["pid"], fds[0]
             self._say_started(call)
             if call.by is not None:
-                self._end(call, None)  # it was to end before it was there
+                self._end(call, None)  # it was ended before it had started
         else:
             call.status = message["status"]
             call.note_failure(message.get("failed"))
-            self._end(call, None)
-            if call.room is None:
-                self._gone(call)
+            self._finish(call)
 
     def _zygote_ready(self, message: dict[str, Any], fds: list[int]) -> None:
         assert self._zygote is not None
@@ -167,22 +160,24 @@ class Server:
         with open(fds[0], encoding="utf-8") as file:
             news = json.load(file)
         if (again := news.pop("again", None)) is not None:
-            self._ignore(self._zygote.socket.fileno())
-            self._zygote.close()
+            self._close_zygote(self._zygote)
             self._start_zygote(again)
             return
         self._say({"forker": news.pop("reason"), "news": news})
 
     def _lose_zygote(self) -> None:
-        """Calls end with it, and the client starts a server anew; before it could fork any, it is not needed."""
+        """Its calls end with it, so the server ends; unless it had not begun to fork, as then calls run without it."""
         assert self._zygote is not None
         if not self._zygote.loads or self._zygote.prepared:
             self._over = True
             return
-        self._ignore(self._zygote.socket.fileno())
-        self._zygote.close()
-        self._zygote = None
+        self._close_zygote(self._zygote)
         self._say({"forker": "its packages end the interpreter when imported", "news": {}})
+
+    def _close_zygote(self, zygote: Zygote) -> None:
+        self._ignore(zygote.socket.fileno())
+        zygote.close()
+        self._zygote = None
 
     def _ready(self, message: dict[str, Any]) -> None:
         self._data_bytes = message["data"]
@@ -210,9 +205,7 @@ class Server:
 
     def _fail(self, call: Running, error: OSError) -> None:
         call.failed = str(error)
-        self._end(call, None)
-        if call.room is None:
-            self._gone(call)
+        self._finish(call)
 
     def _make_ready(self, call: Running) -> None:
         if not self._roomy:
@@ -240,7 +233,7 @@ class Server:
         try:
             ready = room.hear()
             if call.by is not None:
-                return  # it was to end before it was there
+                return  # it was ended before the room was ready
             if not ready:
                 raise OSError(room.reason)
             self._put_in(call)
@@ -248,11 +241,11 @@ class Server:
             self._fail(call, error)
 
     def _put_in(self, call: Running) -> None:
-        """Have a process forked into its room, which gets ready there by itself."""
+        """Fork a process into the room, where it gets ready by itself."""
         call.line, far = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         order = {**call.order, "call": call.ticket, "room": call.room is not None}
         if call.room is None:
-            order.update(mark=self._mark(call), tells=True)
+            order.update(mark=self._mark(call), reports_pid=True)
         with far:
             self._fork(call, order, [call.room.pidfd if call.room else far.fileno(), far.fileno()])
         self._listen(call.line.fileno(), lambda: self._hear_body(call))
@@ -260,9 +253,9 @@ class Server:
             self._hand_over(call)
 
     def _hand_over(self, call: Running) -> None:
-        """What to run, to the process that waits for it; from now on its time runs."""
+        """Send what to run to the process that waits for it; its time limit begins now."""
         assert call.line is not None
-        if call.failed is None:  # else its end is on the way
+        if call.failed is None:  # else it is about to end
             socket.send_fds(call.line, [json.dumps(call.limits(self._data_bytes)).encode()], call.fds)
         while call.fds:
             os.close(call.fds.pop())
@@ -275,18 +268,18 @@ class Server:
             return
         if order["fork"] == "loaded":
             raise OSError("there is no process to fork it from")
-        call.pid, _ = body.start({**self._common, **order}, fds, self._pidns)
+        call.pid, _ = call_process.start({**self._common, **order}, fds, self._pidns)
         pidfd = os.pidfd_open(call.pid)
-        call.pidfd = os.dup(pidfd) if order["tells"] else -1
+        call.pidfd = os.dup(pidfd) if order["reports_pid"] else -1
         self._listen(pidfd, lambda: self._reap(call, pidfd))
 
     def _mark(self, call: Running) -> int:
-        return marks.made(os.getpid(), call.ticket)
+        return process_tags.made(os.getpid(), call.ticket)
 
     def _time(self, call: Running) -> None:
         call.deadline = time.monotonic() + call.order["limits"]["wall"]
         self._watch(call)
-        if not call.order["tells"] or call.pid:
+        if not call.order["reports_pid"] or call.pid:
             self._say_started(call)
 
     def _watch(self, call: Running) -> None:
@@ -323,8 +316,8 @@ class Server:
         name = seccomp.refusal(call.listener)
         if name is not None and name not in call.refused:
             call.refused.append(name)
-        call.told += 1
-        if name is None or call.told >= MOST_REFUSALS:
+        call.refusals += 1
+        if name is None or call.refusals >= MOST_REFUSALS:
             self._close_listener(call)
 
     def _close_listener(self, call: Running) -> None:
@@ -334,7 +327,7 @@ class Server:
             call.listener = -1
 
     def _look(self) -> None:
-        """End what is over its time, or at intervals over another limit."""
+        """End calls that are over their time and, at intervals, those over another limit."""
         now = time.monotonic()
         for call in list(self._calls.values()):
             if call.deadline is not None and now >= call.deadline:
@@ -354,7 +347,7 @@ class Server:
             call.usage.look(now, None if found is None else found.get(self._mark(call), []))
             if (by := call.usage.over()) is not None:
                 self._end(call, by)
-        for pid in (found or {}).get(marks.SHED, ()):
+        for pid in (found or {}).get(process_tags.CHANGED, ()):
             if descends(self._proc, int(pid), os.getpid()):
                 kernel.kill_group(int(pid))  # it removed its mark, so that it counts for no call
 
@@ -364,18 +357,22 @@ class Server:
         self._ignore(pidfd)
         os.close(pidfd)
         call.status = os.waitstatus_to_exitcode(os.waitpid(call.pid, 0)[1])
+        self._finish(call)
+
+    def _finish(self, call: Running) -> None:
+        """End what is left of a call whose first process has ended; with a room, its end says when all is gone."""
         self._end(call, None)
         if call.room is None:
             self._gone(call)
 
     def _end(self, call: Running, by: str | None) -> None:
-        """Kill all of it. What comes after its own end is no reason any more."""
+        """Kill all of it. `by` is ignored when it was already being ended."""
         call.deadline = None
         call.by = call.by or by
         if call.room is not None:
             empty = call.status is not None and call.room.is_empty()
             call.room.kill()
-            if empty:  # but for its pid 1, which runs nothing of the call's
+            if empty:  # except for its pid 1, which runs nothing of the call
                 self._ended(call)
         if call.pid and (call.room is None or "pid" not in self._guards):
             kernel.kill_group(call.pid)
@@ -391,7 +388,7 @@ class Server:
         call.room.close()
 
     def _ended(self, call: Running) -> None:
-        """Say so, once."""
+        """Report its end, once."""
         if self._calls.pop(call.ticket, None) is None:
             return
         self._spare = None if self._spare is call else self._spare
@@ -404,11 +401,11 @@ class Server:
             self._hear_last(call)
         workspace = call.room.workspace if call.room is not None else -1
         if not call.number:
-            pass  # it waited in vain
+            pass  # no call came
         elif call.failed is not None:
             self._say({"failed": call.number, "reason": call.failed})
         else:
-            self._say(call.report(), [workspace] if workspace >= 0 and not call.order["tells"] else [])
+            self._say(call.report(), [workspace] if workspace >= 0 and not call.order["reports_pid"] else [])
         if workspace >= 0:
             os.close(workspace)
 
@@ -422,12 +419,12 @@ class Server:
             call.line.close()
 
     def _kill_left(self) -> None:
-        """Without pid namespaces: what ended calls detached is this process's child now, and has their mark."""
+        """Without pid namespaces: kill what ended calls detached; it is a child of this process, with their mark."""
         known = {call.pid for call in self._calls.values()} | ({self._zygote.pid} if self._zygote else set())
         alive = {None, *map(self._mark, self._calls.values())}
-        for _ in range(MOST_GENERATIONS):  # what those leave comes here in turn
+        for _ in range(MOST_GENERATIONS):  # what they leave behind becomes a child in turn
             left = [pid for pid in children(self._proc, os.getpid()) if pid not in known]
-            left = [pid for pid in left if marks.mark_of(pid) not in alive]
+            left = [pid for pid in left if process_tags.mark_of(pid) not in alive]
             for pid in left:
                 kernel.kill_group(pid)
                 os.waitpid(pid, 0)
@@ -435,7 +432,7 @@ class Server:
                 return
 
     def check_rooms(self) -> None:
-        """Whether a call could be put up at all; OSError when not."""
+        """Raise OSError when no room can be made for a call."""
         if not self._roomy:
             return
         folder = None if "mount" in self._guards else "/"

@@ -1,4 +1,4 @@
-"""The guards by name: what each keeps from a call's code, and which sets of them to try, the strongest first."""
+"""The guards by name: what each protects, and which sets of them to try, the strongest first."""
 
 from __future__ import annotations
 
@@ -36,16 +36,16 @@ ADVICE = {
 }
 """What to do about a guard that does not hold; the others always do on Linux."""
 FIRST_UID = 0x7A000000
-"""As root, each server takes the user number this + its own pid, unless told: nobody's, and no other server's."""
+"""As root, each server runs as user number this + its own pid, unless given one: no other user's or server's."""
 NOBODY = 65_534
-"""Where that number is not to be had."""
+"""Used where that number is not available."""
 NAMESPACES = frozenset({"user", "pid", "mount", "proc", "ipc", "net"})
 BOUNDARY = frozenset(GUARDS) - {"uid", "cgroup", "proc", "landlock_files", "landlock_tcp", "landlock_scope"}
-"""What must hold for code that nobody has read. Landlock doubles what the namespaces do."""
+"""The guards that untrusted code requires. Landlock doubles what the namespaces do."""
 
 
 def fallbacks(wanted: frozenset[str]) -> list[frozenset[str]]:
-    """Sets of guards to try in turn, where the kernel or a container does not let all of them stand."""
+    """Sets of guards to try in turn, where the kernel or a container does not allow all of them."""
     found = []
     for missing in ((), ("proc",), ("net",), ("proc", "net"), NAMESPACES):
         for also in ((), ("uid",)):

@@ -1,4 +1,4 @@
-"""System calls that Python has no function for, by ctypes, with the kernel's own names for flags; and one with a catch.
+"""System calls that Python has no function for, by ctypes, with the kernel's own names for flags.
 
 Covered: Linux on x86_64 and aarch64. Elsewhere the functions raise OSError, and no guard that needs them holds.
 """
@@ -78,11 +78,7 @@ def map_ids(proc: int, inside: int, outside_user: int, outside_group: int) -> No
         ("uid_map", f"{inside} {outside_user} 1"),
         ("gid_map", f"{inside} {outside_group} 1"),
     ):
-        fd = os.open(name, os.O_WRONLY | os.O_CLOEXEC, dir_fd=proc)
-        try:
-            os.write(fd, text.encode())
-        finally:
-            os.close(fd)
+        write(name, text, proc)
 
 
 # Mounts
@@ -119,7 +115,7 @@ def restrict_mount(path: str, attributes: int) -> None:
 
 
 def pivot_here() -> None:
-    """Make the working directory, which is a mount, the root, and let go of the old one."""
+    """Make the working directory, which is a mount, the root, and detach the old one."""
     if _PIVOT_ROOT < 0:
         raise OSError(38, f"no number is known for pivot_root on {MACHINE}")
     syscall(_PIVOT_ROOT, b".", b".")
@@ -166,17 +162,18 @@ def kill_group(pid: int) -> None:
             pass
 
 
-def die_with_parent() -> None:
-    call("prctl", _PDEATHSIG, 9, 0, 0, 0)
+def end_with_parent(number: int = signal.SIGKILL) -> None:
+    """Have the kernel send this signal when the parent of this process dies, however it dies."""
+    call("prctl", _PDEATHSIG, int(number), 0, 0, 0)
 
 
 def adopt_orphans() -> None:
-    """What descendants leave behind becomes this process's child."""
+    """Let orphans of descendants become children of this process."""
     call("prctl", _SUBREAPER, 1, 0, 0, 0)
 
 
 def join_pages() -> None:
-    """Put this process's memory into large pages, where it fills them: forks then have fewer to copy and to free."""
+    """Move this process's memory into large pages, where it fills them: forks then have fewer to copy and free."""
     with open("/proc/self/maps", encoding="utf-8") as file:
         lines = [line.split() for line in file]
     for span, rights, *_, name in ([*line, ""][:6] for line in lines):
@@ -187,13 +184,30 @@ def join_pages() -> None:
                 _libc().madvise(ctypes.c_void_p(first), ctypes.c_size_t(last - first), _COLLAPSE)
 
 
-def memory_file(flags: int = 0) -> int:
-    """A file without a name, in memory; inside of another sandbox, where that is refused, on the disk."""
+def memory_file(*parts: bytes, flags: int = 0) -> int:
+    """A file with this content in memory, without a name; inside another sandbox, where that is refused, on the disk.
+
+    The descriptor is at its beginning.
+    """
     try:
-        return os.memfd_create("file", os.MFD_CLOEXEC | flags)
+        fd = os.memfd_create("file", os.MFD_CLOEXEC | flags)
     except OSError:
         with tempfile.TemporaryFile() as file:
-            return os.dup(file.fileno())
+            fd = os.dup(file.fileno())
+    with open(fd, "wb", closefd=False) as writer:
+        for part in parts:
+            writer.write(part)
+    os.lseek(fd, 0, os.SEEK_SET)
+    return fd
+
+
+def write(path: str, text: str, folder: int | None = None) -> None:
+    """Write to a file of the kernel, in one call; `folder` is a descriptor of what the path is relative to."""
+    fd = os.open(path, os.O_WRONLY | os.O_CLOEXEC, dir_fd=folder)
+    try:
+        os.write(fd, text.encode())
+    finally:
+        os.close(fd)
 
 
 def close_from(first: int) -> None:

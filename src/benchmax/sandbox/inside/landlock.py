@@ -64,10 +64,13 @@ def confine(
             _allow(ruleset, path, files)
     if ports and port is not None:
         kernel.syscall(_ADD, ruleset, _PORT, struct.pack("QQ", _BIND, port), 0)
-    _restrict(ruleset)
+    try:
+        add(ruleset)
+    finally:
+        os.close(ruleset)
 
 
-def closing(closed: Iterable[int]) -> int:
+def closed_ports_ruleset(closed: Iterable[int]) -> int:
     """A ruleset that refuses connections to these ports, on every address; for `add`.
 
     To make it takes a fifth of a second, as every other port is named. It lets files be moved between folders, which
@@ -87,13 +90,6 @@ def closing(closed: Iterable[int]) -> int:
 def add(ruleset: int) -> None:
     """Hold this process to a ruleset, too."""
     kernel.syscall(_RESTRICT, ruleset, 0)
-
-
-def _restrict(ruleset: int) -> None:
-    try:
-        add(ruleset)
-    finally:
-        os.close(ruleset)
 
 
 def _files() -> int:

@@ -34,7 +34,18 @@ def _load() -> Any:
     package = importlib.util.module_from_spec(spec)
     sys.modules[_PACKAGE] = package
     spec.loader.exec_module(package)
-    for name in ("kernel", "cgroup", "guards", "landlock", "seccomp", "root", "fork_server", "watch", "zygote"):
+    names = (
+        "kernel",
+        "cgroup",
+        "guards",
+        "landlock",
+        "seccomp",
+        "file_tree",
+        "fork_server",
+        "resource_usage",
+        "zygote",
+    )
+    for name in names:
         setattr(package, name, importlib.import_module(f"{_PACKAGE}.{name}"))
     return package
 
@@ -62,7 +73,7 @@ def main() -> None:
 
 
 def _entered(limits: dict[str, float], lacks: dict[str, str]) -> Any:
-    """A cgroup; None when it is to be done without."""
+    """A cgroup, or None where none can be made."""
     try:
         return inside.cgroup.Group(limits)
     except OSError as error:
@@ -75,8 +86,10 @@ def _start(sock: socket.socket, setup: dict[str, Any], wanted: frozenset[str], l
     for guards in inside.guards.fallbacks(wanted):
         guards = inside.guards.possible(guards, os.geteuid() == 0)
         if setup["view"] is not None and "mount" not in guards:
-            guards -= {"uid"}  # what is named lies in folders that only root may pass
-        why.update({name: why.get(name, reason) for name in wanted - guards})  # of the try that still had it
+            guards -= {"uid"}  # the named paths are in folders that only root may enter
+        why.update(
+            {name: why.get(name, reason) for name in wanted - guards}
+        )  # the reason of the attempt that still had it
         server, reason = _try(sock, setup, guards, {**lacks, **{name: why[name] for name in wanted - guards}})
         if server:
             _wait(sock, server, setup["scrap"])
@@ -85,7 +98,7 @@ def _start(sock: socket.socket, setup: dict[str, Any], wanted: frozenset[str], l
 
 
 def _wanted(asked: frozenset[str]) -> tuple[frozenset[str], dict[str, str]]:
-    """Less what the kernel does not know, or what only root can have."""
+    """The guards that were asked for, without those that the kernel lacks or that only root can have, and why."""
     lacks = {}
     if os.geteuid() != 0:
         asked -= {"uid", "cgroup"}
@@ -129,9 +142,9 @@ def _reap_all() -> None:
 
 
 def _end_all() -> None:
-    """Whatever is left below this process: without namespaces, that may be much."""
+    """Kill and reap every process below this one: without namespaces, there may be many."""
     proc = os.open("/proc", os.O_RDONLY | os.O_CLOEXEC)
-    while found := inside.watch.children(proc, os.getpid()):
+    while found := inside.resource_usage.children(proc, os.getpid()):
         for pid in found:
             os.kill(pid, signal.SIGKILL)
         for pid in found:
@@ -143,7 +156,7 @@ def _enter(sock: socket.socket, far: socket.socket, setup: Any, guards: frozense
     """In a child: everything up to the server's own process. Never returns."""
     try:
         _enter_namespaces(setup, guards)
-        inside.kernel.die_with_parent()  # here, for a change of user undoes it
+        inside.kernel.end_with_parent()  # here, for a change of user undoes it
         if (pid := os.fork()) == 0:
             _serve(sock, far, setup, guards, lacks)
         _tell(far, pid=pid)
@@ -168,7 +181,7 @@ def _enter_namespaces(setup: dict[str, Any], guards: frozenset[str]) -> None:
         flags["net"] = kernel.NEWNET
     setup["user"] = user
     if wanted := sum(flag for name, flag in flags.items() if name in guards):
-        kernel.unshare(wanted)  # which within a sandbox is refused even when nothing is asked for
+        kernel.unshare(wanted)  # inside a sandbox it is refused even without flags
     if "user" in guards:
         kernel.set_visible(True)
         proc = os.open("/proc/self", os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
@@ -183,7 +196,7 @@ def _enter_namespaces(setup: dict[str, Any], guards: frozenset[str]) -> None:
 def _make_tree(setup: dict[str, Any]) -> None:
     inside.kernel.make_private()
     hidden = setup["view"]["hidden"] if setup["view"] is not None else ()
-    inside.root.build(setup["read"], setup["own"], hidden)
+    inside.file_tree.build(setup["read"], setup["own"], hidden)
 
 
 def _become_nobody(wanted: int | None) -> None:
@@ -200,7 +213,7 @@ def _serve(sock: socket.socket, far: socket.socket, setup: Any, guards: frozense
     """As pid 1 of the namespace of all calls. Never returns."""
     try:
         kernel = inside.kernel
-        kernel.die_with_parent()
+        kernel.end_with_parent()
         if "proc" in guards:
             kernel.mount("proc", "/proc", "proc", kernel.MS_NOSUID | kernel.MS_NODEV | kernel.MS_NOEXEC)
         kernel.set_visible(False)
@@ -217,7 +230,7 @@ def _serve(sock: socket.socket, far: socket.socket, setup: Any, guards: frozense
 
 
 def _wait(sock: socket.socket, server: int, scrap: str | None) -> None:
-    """Until the server ends, or the client is gone; the server may be held by a package that it imports."""
+    """Wait until the server or the client has ended; the server may be stuck in a package that it imports."""
     pidfd = os.pidfd_open(server)
     poll = select.poll()
     poll.register(sock, select.POLLRDHUP | select.POLLHUP)

@@ -5,7 +5,7 @@ into other processes, mounts and namespaces, kernel modules, keys, BPF, performa
 around filters), memory that no process is charged for, handles instead of names, the clock, and sockets of families
 that were not asked for; and every call that is newer than this list. Calls of another architecture end the process.
 
-Where the kernel can (Linux 5.5), a refusal is told to the server, so that the log names it.
+From Linux 5.5 on, the server is notified of each refusal, so that the log names it.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ _TIOCSTI, _TIOCLINUX = 0x5412, 0x541C
 _FASTOPEN = 0x20000000
 """Of sendto and its like: connects without asking Landlock."""
 _SHARED_ANONYMOUS, _KIND_OF_MEMORY, _HUGE = 0x21, 0x2F, 0x40000
-"""Of mmap: memory that stays when no process is seen to have it, see `watch`."""
+"""Of mmap: memory that stays when no process is seen to have it, see `resource_usage`."""
 _UNIX, _INET, _INET6, _NETLINK = 1, 2, 10, 16
 _STREAM, _KIND_OF_SOCKET = 1, 0xF
 _PROTOCOLS = (0, 1, 6, 17, 58)
@@ -79,7 +79,7 @@ def available() -> bool:
 
 
 def install(network: str) -> int:
-    """Filter this process and its children. Gives the descriptor by which refusals are told, or -1.
+    """Filter this process and its children. Returns the descriptor that reports refusals, or -1.
 
     `network`: `none`, `host`, or `serve`: TCP alone, to be called.
     """
@@ -94,15 +94,11 @@ def refusal(listener: int) -> str | None:
     notice = bytearray(_NOTICE_BYTES)
     try:
         fcntl.ioctl(listener, _RECEIVE, notice)
-        number = struct.unpack_from("i", notice, 16)[0]
-        fcntl.ioctl(listener, _SEND, bytearray(struct.pack("QqiI", _id(notice), 0, -errno.EPERM, 0)))
+        identifier, _, _, number = struct.unpack_from("QIIi", notice)
+        fcntl.ioctl(listener, _SEND, bytearray(struct.pack("QqiI", identifier, 0, -errno.EPERM, 0)))
     except OSError:
         return None
     return _names().get(number, f"system call {number}")
-
-
-def _id(notice: bytearray) -> int:
-    return int(struct.unpack_from("Q", notice)[0])
 
 
 def _names() -> dict[int, str]:

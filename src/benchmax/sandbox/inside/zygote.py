@@ -1,13 +1,13 @@
 """A process that has imported packages, and forks itself for each call that wants them.
 
-It is a child of the server, and hears only of it. Packages are imported before any call comes, in the tree that calls
-see. All forks have one memory layout, and numbers that a package drew when it was imported are the same in all.
+It is a child of the server, and reads only what the server sends. Packages are imported before any call comes, in the
+file tree that calls see. All forks have one memory layout, and random numbers drawn at import are the same in all.
 
 It is a fork of the server (`live`), or another interpreter that is started in the same tree (`main`) and has a *loader*
 decide what to import and how a call is run: a file with
 
-    prepare(plan)    imports; gives {"reason": why it cannot be forked, or None, …}, or {"again": another plan} to be
-                     started anew with, for nothing can be unimported
+    prepare(plan)    imports; returns {"reason": why it cannot be forked, or None, …}, or {"again": another plan} to
+                     restart with, as nothing can be unimported
     run(plan, task)  in a fork: runs the call's `argv`, and returns when it is to end
 """
 
@@ -26,11 +26,10 @@ import sys
 from collections.abc import Sequence
 from typing import Any
 
-from . import body, kernel, landlock
-from .root import DEVICES
+from . import call_process, kernel
 
 PACKET_BYTES = 200_000
-_LINE, _PLAN, _CLOSING, _SPARE = 3, 4, 5, 64
+_LINE_FD, _PLAN_FD, _RULESET_FD, _SPARE = 3, 4, 5, 64
 _LAUNCHER = os.path.join(os.path.dirname(os.path.abspath(__file__)), "launcher.py")
 
 
@@ -38,14 +37,14 @@ class Zygote:
     """The server's end of one."""
 
     def __init__(self, common: dict[str, Any], setup: dict[str, Any], plan: dict[str, Any] | None, alone: bool) -> None:
-        """`alone`: without a tree of its own, in which what it imports could do no harm."""
+        """`alone`: it has no file tree of its own, so that what it imports must be confined."""
         self.socket, far = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         self.loads = plan is not None
         self.prepared = False
         self.pid = os.fork()
         if self.pid == 0:
             try:
-                kernel.die_with_parent()
+                kernel.end_with_parent()
                 far = socket.socket(fileno=fcntl.fcntl(far.detach(), fcntl.F_DUPFD_CLOEXEC, _SPARE))
                 common = _kept_open(common)
                 if plan is not None:
@@ -60,7 +59,7 @@ class Zygote:
         socket.send_fds(self.socket, [json.dumps(order).encode()], fds)
 
     def hear(self) -> tuple[dict[str, Any] | None, list[int]]:
-        """None when it is gone."""
+        """Its next message, or None when it is gone, and descriptors."""
         data, fds = kernel.receive(self.socket, PACKET_BYTES, 1)
         return json.loads(data) if data else None, fds
 
@@ -70,34 +69,30 @@ class Zygote:
         os.waitpid(self.pid, 0)
 
 
-def _execute(far: socket.socket, told: dict[str, Any], forker: dict[str, Any]) -> None:
-    line, plan = (fcntl.fcntl(fd, fcntl.F_DUPFD, _SPARE) for fd in (far.fileno(), written(told)))
-    os.dup2(line, _LINE, inheritable=True)
-    os.dup2(plan, _PLAN, inheritable=True)
-    if told["common"]["closing"] < 0:
-        kernel.close_from(_PLAN + 1)
+def _execute(far: socket.socket, given: dict[str, Any], forker: dict[str, Any]) -> None:
+    line, plan = (fcntl.fcntl(fd, fcntl.F_DUPFD, _SPARE) for fd in (far.fileno(), _written(given)))
+    os.dup2(line, _LINE_FD, inheritable=True)
+    os.dup2(plan, _PLAN_FD, inheritable=True)
+    if given["common"]["ports_ruleset"] < 0:
+        kernel.close_from(_PLAN_FD + 1)
     else:
-        os.set_inheritable(_CLOSING, True)
-        kernel.close_from(_CLOSING + 1)
+        os.set_inheritable(_RULESET_FD, True)
+        kernel.close_from(_RULESET_FD + 1)
     os.chdir(forker["folder"])
     os.execve(forker["python"], [forker["python"], "-u", _LAUNCHER, "forker"], forker["env"])
 
 
 def _kept_open(common: dict[str, Any]) -> dict[str, Any]:
     """The ruleset of closed ports, at a number of its own."""
-    if common["closing"] < 0:
+    if common["ports_ruleset"] < 0:
         return common
-    os.dup2(common["closing"], _CLOSING, inheritable=False)
-    return {**common, "closing": _CLOSING}
+    os.dup2(common["ports_ruleset"], _RULESET_FD, inheritable=False)
+    return {**common, "ports_ruleset": _RULESET_FD}
 
 
-def written(message: dict[str, Any]) -> int:
+def _written(message: dict[str, Any]) -> int:
     """A message as a file in memory, for one that may be longer than a packet."""
-    fd = kernel.memory_file()
-    with open(fd, "w", encoding="utf-8", closefd=False) as file:
-        json.dump(message, file)
-    os.lseek(fd, 0, os.SEEK_SET)
-    return fd
+    return kernel.memory_file(json.dumps(message).encode())
 
 
 # In the process itself
@@ -107,9 +102,9 @@ def live(line: socket.socket, common: dict[str, Any], modules: Sequence[str], wa
     """Never returns."""
     try:
         kernel.set_visible(False)
-        line = socket.socket(fileno=os.dup2(line.detach(), _LINE, inheritable=False))
-        os.closerange(_LINE + 1, _CLOSING)
-        kernel.close_from(_CLOSING + (common["closing"] >= 0))
+        line = socket.socket(fileno=os.dup2(line.detach(), _LINE_FD, inheritable=False))
+        os.closerange(_LINE_FD + 1, _RULESET_FD)
+        kernel.close_from(_RULESET_FD + (common["ports_ruleset"] >= 0))
         _send(line, {"ready": _import(modules, warm_up), "data": data_bytes()})
         _serve(line, common)
     finally:
@@ -118,35 +113,34 @@ def live(line: socket.socket, common: dict[str, Any], modules: Sequence[str], wa
 
 def main() -> None:
     """Of an interpreter of its own. Returns in forks, when they are done."""
-    line = socket.socket(fileno=_LINE)
+    line = socket.socket(fileno=_LINE_FD)
     line.set_inheritable(False)
     kernel.set_visible(False)
-    with open(_PLAN, encoding="utf-8") as file:
-        told = json.load(file)
-    if told["common"]["closing"] >= 0:
-        os.set_inheritable(_CLOSING, False)
-    loader = _load(told["loader"])
-    if told["own"] is not None:
-        _confine(told["common"], told["own"])
-    news = loader.prepare(told["plan"])
+    with open(_PLAN_FD, encoding="utf-8") as file:
+        given = json.load(file)
+    if given["common"]["ports_ruleset"] >= 0:
+        os.set_inheritable(_RULESET_FD, False)
+    loader = _load(given["loader"])
+    if given["own"] is not None:
+        _confine(given["common"], given["own"])
+    report = loader.prepare(given["plan"])
     settle()
-    _send(line, {"ready": None, "data": data_bytes()}, [said := written(news)])
-    os.close(said)
-    task = _serve(line, told["common"])
+    _send(line, {"ready": None, "data": data_bytes()}, [sent := _written(report)])
+    os.close(sent)
+    task = _serve(line, given["common"])
     if task is not None:
         gc.enable()
         os.environ.clear()
         os.environ.update(task["env"])
-        loader.run(told["plan"], task)
+        loader.run(given["plan"], task)
 
 
 def _confine(common: dict[str, Any], own: str) -> None:
-    """As each of its forks, but for the folders of all."""
+    """Like each of its forks, but with access to the folders of all of them."""
     guards = frozenset(common["guards"])
     if "no_new_privs" in guards:
         kernel.no_new_privileges()
-    write = [own, *common["write"], *(f"/dev/{name}" for name in DEVICES)]
-    landlock.confine(guards, common["read"], common["listed"], write, tcp=False)
+    call_process.lock_files({**common, "network": "host", "port": None}, guards, own)
     if "capabilities" in guards:
         kernel.drop_capabilities(common["kept"])
 
@@ -170,7 +164,7 @@ def _import(modules: Sequence[str], warm_up: str) -> str | None:
             return f"{name} cannot be imported: {type(error).__name__}: {error}"
     try:
         exec(compile(warm_up, "warm_up", "exec"), {"__name__": "warm_up"})  # noqa: S102 - the user's own
-        sys.stdout.flush()  # else every fork would say it again
+        sys.stdout.flush()  # else every fork would print it again
         sys.stderr.flush()
     except BaseException as error:
         return f"the warm-up fails: {type(error).__name__}: {error}"
@@ -180,7 +174,7 @@ def _import(modules: Sequence[str], warm_up: str) -> str | None:
 
 
 def settle() -> None:
-    """The collector of a fork need not touch what was here before, which would copy it."""
+    """Keep the garbage collector of forks from touching, and so copying, what is here."""
     gc.disable()
     gc.collect()
     gc.freeze()
@@ -206,7 +200,7 @@ def _serve(line: socket.socket, common: dict[str, Any]) -> dict[str, Any] | None
             os.read(wake[0], 4096)
             _reap(line, running)
         if line.fileno() in readable:
-            data, fds, _, _ = socket.recv_fds(line, PACKET_BYTES, body.MOST_FDS)
+            data, fds, _, _ = socket.recv_fds(line, PACKET_BYTES, call_process.MOST_FDS)
             if not data:
                 os._exit(0)
             order = {**common, **json.loads(data)}
@@ -221,7 +215,7 @@ def _fork(
     line: socket.socket, order: dict[str, Any], fds: list[int], pidns: int, running: dict[int, int]
 ) -> int | dict[str, Any]:
     try:
-        pid, task = body.start(order, fds, pidns)
+        pid, task = call_process.start(order, fds, pidns)
     except OSError as error:
         _send(line, {"ended": order["call"], "status": None, "failed": str(error)})
         return -1
@@ -229,7 +223,7 @@ def _fork(
         line.detach()  # its number is another descriptor by now
         return task
     running[pid] = order["call"]
-    if order["tells"]:
+    if order["reports_pid"]:
         pidfd = os.pidfd_open(pid)
         _send(line, {"forked": order["call"], "pid": pid}, [pidfd])
         os.close(pidfd)

@@ -26,7 +26,7 @@ class Restart(NamedTuple):
 
 
 class ByteStream:
-    """The content of a file from a place on. `position` tells how far the file itself was read."""
+    """The content of a file from a place on. `position` is how far the file itself was read."""
 
     def __init__(self, path: Path, restart: Restart = Restart(), skip_to: int = 0) -> None:
         self.path, self._restart, self._skip_to = path, restart, skip_to

@@ -28,15 +28,13 @@ class DumpFeed:
 
     path: Path
     updates: bool = False
-    skipped: int = field(default=0)
+    skipped: int = 0
+    total: int = field(init=False)
+    identity: str = field(init=False)
 
-    @property
-    def identity(self) -> str:
-        return f"dump {self.path.name} {self.total}"
-
-    @property
-    def total(self) -> int:
-        return self.path.stat().st_size
+    def __post_init__(self) -> None:
+        self.total = self.path.stat().st_size
+        self.identity = f"dump {self.path.name} {self.total}"
 
     def entries(self, place: Mapping[str, Any], stamps: Mapping[str, str]) -> Iterator[Entry]:
         offset = int(place.get("offset", 0))
@@ -63,7 +61,7 @@ class DumpFeed:
                 looked = 0
             looked = max(0, len(held) - len(_CLOSE))
             if len(held) > limits.INDEX_FILE_BYTES:
-                # Too large for an article: what is held is let go, and the page is not seen.
+                # Too large for an article: what is held is dropped, and the page is skipped.
                 self.skipped += 1
                 offset += looked
                 del held[:looked]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import os
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -32,23 +32,17 @@ class Entry:
 class Feed(Protocol):
     """A source of documents."""
 
-    @property
-    def identity(self) -> str:
-        """What a build must have in common with one it goes on with."""
+    identity: str
+    """What a build must have in common with one it goes on with."""
+    updates: bool
+    """Whether an index of it can be brought up to date, instead of being built anew."""
+    total: int
+    """The last `position`; 0 when it is not known."""
+    skipped: int
+    """How many articles or files could not be read so far."""
 
-    @property
-    def updates(self) -> bool:
-        """Whether an index of it can be brought up to date, instead of being built anew."""
-
-    @property
-    def total(self) -> int:
-        """Of `position`; 0 when it is not known."""
-
-    @property
-    def skipped(self) -> int:
-        """What could not be read so far."""
-
-    def entries(self, place: Mapping[str, Any], stamps: Mapping[str, str]) -> Iterator[Entry]: ...
+    def entries(self, place: Mapping[str, Any], stamps: Mapping[str, str]) -> Iterator[Entry]:
+        """Those after a place; `stamps` are of the files that are known."""
 
 
 @dataclass(slots=True)
@@ -63,7 +57,7 @@ class FolderFeed:
     identity: str = "folder"
     updates: bool = True
     total: int = 0
-    skipped: int = field(default=0)
+    skipped: int = 0
 
     def entries(self, place: Mapping[str, Any], stamps: Mapping[str, str]) -> Iterator[Entry]:
         files = sorted(_text_files(self.folder), key=lambda path: path.as_posix())

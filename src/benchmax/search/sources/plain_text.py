@@ -14,8 +14,8 @@ ENDINGS = frozenset({".txt", ".text", ".rst"}) | MARKDOWN | HTML
 _HEADING = re.compile(r"^#{1,2}[ \t]+(.+?)[ \t#]*$", re.MULTILINE)
 _SPACE = re.compile(r"[ \t\xa0]+")
 _BLANK_LINES = re.compile(r"\n[ \t]*(?:\n[ \t]*)+")
-_SILENT = frozenset({"script", "style", "noscript", "template", "svg"})
-_BLOCKS = frozenset({
+_HIDDEN_TAGS = frozenset({"script", "style", "noscript", "template", "svg"})
+_BLOCK_TAGS = frozenset({
     "address", "article", "aside", "blockquote", "br", "dd", "div", "dl", "dt", "figure", "footer", "form", "h1", "h2",
     "h3", "h4", "h5", "h6", "header", "hr", "li", "main", "nav", "ol", "p", "pre", "section", "table", "td", "th", "tr",
     "ul",
@@ -44,7 +44,7 @@ def strip_html(text: str) -> PlainText:
     reader = _Reader()
     reader.feed(text)
     reader.close()
-    return PlainText(" ".join("".join(reader.title).split()), tidy("".join(reader.said)))
+    return PlainText(" ".join("".join(reader.title).split()), tidy("".join(reader.text)))
 
 
 def tidy(text: str) -> str:
@@ -56,25 +56,25 @@ def tidy(text: str) -> str:
 class _Reader(HTMLParser):
     def __init__(self) -> None:
         super().__init__(convert_charrefs=True)
-        self.said: list[str] = []
+        self.text: list[str] = []
         self.title: list[str] = []
-        self._silent = 0
+        self._hidden = 0
         self._in_title = False
 
     def handle_starttag(self, tag: str, attrs: object) -> None:
         self._in_title |= tag == "title"
-        self._silent += tag in _SILENT
-        if tag in _BLOCKS:
-            self.said.append("\n")
+        self._hidden += tag in _HIDDEN_TAGS
+        if tag in _BLOCK_TAGS:
+            self.text.append("\n")
 
     def handle_endtag(self, tag: str) -> None:
         self._in_title &= tag != "title"
-        self._silent = max(0, self._silent - (tag in _SILENT))
-        if tag in _BLOCKS:
-            self.said.append("\n")
+        self._hidden = max(0, self._hidden - (tag in _HIDDEN_TAGS))
+        if tag in _BLOCK_TAGS:
+            self.text.append("\n")
 
     def handle_data(self, data: str) -> None:
         if self._in_title and not self.title:
             self.title.append(data)
-        elif not self._silent:
-            self.said.append(data)
+        elif not self._hidden:
+            self.text.append(data)

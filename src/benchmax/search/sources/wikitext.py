@@ -38,7 +38,7 @@ def plain(text: str) -> str:
     """The text a reader would see, about."""
     text = _without_dropped_tags(_without_pairs(text, "<!--", "-->"))
     text = _MEASURE.sub(r"\1 \2", _SET_TEXT.sub(r"\1", text))
-    text = "".join(_outside_braces(section) for section in _SECTION.split(text))
+    text = "".join(part for section in _SECTION.split(text) for part in _outside_braces(section))
     text = _WEB_LINK.sub(r"\1", _links(text))
     text = _HEADING.sub(r"\2", _MAGIC.sub("", _TAG.sub("", text)))
     return tidy(_EMPTY_BRACKETS.sub("", html.unescape(_LIST.sub("", _QUOTES.sub("", text)))))
@@ -70,14 +70,10 @@ def _without_dropped_tags(text: str) -> str:
     return "".join([*kept, text[at:]])
 
 
-def _outside_braces(text: str) -> str:
-    """Without templates and tables. An opener that is never closed takes the rest of its section with it."""
-    return "".join(_outside(text)) if "{" in text else text
-
-
-def _outside(text: str) -> Iterator[str]:
+def _outside_braces(text: str) -> Iterator[str]:
+    """What is outside templates and tables. An opener that is never closed takes the rest of its section with it."""
     depth = at = 0
-    for found in _BRACES.finditer(text):
+    for found in _BRACES.finditer(text) if "{" in text else ():
         if depth == 0:
             yield text[at : found.start()]
         opens = found[0].endswith(("{{", "{|"))

@@ -11,6 +11,7 @@ Settings hold no behaviour: what they do is in the rooms that read them.
 from benchmax.trainer.config.sections import (
     PLAIN,
     WARM_STARTS,
+    AlgorithmConfig,
     LoraConfig,
     OptimConfig,
     SftConfig,
@@ -23,6 +24,7 @@ from benchmax.trainer.config.text import build_config, dump_toml, fields, flags_
 __all__ = [
     "PLAIN",
     "WARM_STARTS",
+    "AlgorithmConfig",
     "LoraConfig",
     "OptimConfig",
     "SftConfig",

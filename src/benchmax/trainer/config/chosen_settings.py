@@ -1,4 +1,4 @@
-"""Settings that nobody gave, chosen from the device and from known solutions; each is reported with its reason.
+"""Settings the user left out, chosen from the device and from known solutions; each is reported with its reason.
 
 They are chosen once, when a run begins, and saved with it: a resumed run keeps them.
 """
@@ -16,14 +16,14 @@ ON_CUDA = {"prompts_per_step": 16, "group_size": 16}
 """The size of a step on a GPU, where it costs little more than a small one."""
 CPU_SECONDS = 720.0
 SPARE_TURNS = 2
-SPARE_TOKENS = 4
+TOKENS_FACTOR = 4
 """The factor from the tokens of the longest known turn to the limit."""
-FEWEST_TOKENS = 64
-STEP_TOKENS = 32
+MIN_TOKENS = 64
+TOKENS_MULTIPLE = 32
 """A limit is a multiple of this."""
-MOST_CPU_TOKENS = 3_000
+MAX_CPU_TOKENS = 3_000
 """The most tokens of one step's update on a CPU."""
-FEWEST_PROMPTS = 4
+MIN_PROMPTS = 4
 
 
 class ChosenSetting(NamedTuple):
@@ -66,7 +66,7 @@ def _lengths(config: TrainConfig, env: BaseEnv, solutions: Sequence[Rollout], de
     if given.max_turns is None and not env.recommended_max_turns:
         yield ChosenSetting("rollouts.max_turns", turns + SPARE_TURNS, f"known solutions take {turns}")
     longest = max(len(part.ids) for rollout in solutions for part in rollout.tokens if part.sampled)
-    wanted = -(-max(FEWEST_TOKENS, SPARE_TOKENS * longest) // STEP_TOKENS) * STEP_TOKENS
+    wanted = -(-max(MIN_TOKENS, TOKENS_FACTOR * longest) // TOKENS_MULTIPLE) * TOKENS_MULTIPLE
     if device == "cpu" and "max_new_tokens" not in given.model_fields_set and wanted < given.max_new_tokens:
         yield ChosenSetting("rollouts.max_new_tokens", wanted, f"known answers have at most {longest}")
 
@@ -74,9 +74,9 @@ def _lengths(config: TrainConfig, env: BaseEnv, solutions: Sequence[Rollout], de
 def fit_to_size(config: TrainConfig, tokens: int, device: str) -> list[ChosenSetting]:
     """Fewer prompts a step, where a step on a CPU would compute very many tokens."""
     given = config.recipe == "plain" or "prompts_per_step" in config.rollouts.model_fields_set
-    if device != "cpu" or tokens <= MOST_CPU_TOKENS or given:
+    if device != "cpu" or tokens <= MAX_CPU_TOKENS or given:
         return []
-    prompts = max(FEWEST_PROMPTS, config.rollouts.prompts_per_step * MOST_CPU_TOKENS // tokens)
+    prompts = max(MIN_PROMPTS, config.rollouts.prompts_per_step * MAX_CPU_TOKENS // tokens)
     if prompts >= config.rollouts.prompts_per_step:
         return []
     why = f"a step of {config.rollouts.prompts_per_step} would compute {tokens:,} tokens"

@@ -10,6 +10,8 @@ from typing import Any, Literal, Union, get_args, get_origin
 from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 
+from benchmax.trainer.config.sections import TrainConfig
+
 _KINDS = {
     int: "a whole number",
     float: "a number",
@@ -21,18 +23,33 @@ _KINDS = {
 _RANGES = {"gt": "above", "ge": "at least", "lt": "below", "le": "at most"}
 
 
-def describe(issue: Mapping[str, Any], root: type[BaseModel], known: Sequence[str], usual: Mapping[str, str]) -> str:
-    """One of pydantic's errors about `root` as one line; `usual` maps other trainers' names to settings."""
+_USUAL_NAMES = {
+    "learning_rate": "optim.lr",
+    "batch_size": "rollouts.prompts_per_step",
+    "num_generations": "rollouts.group_size",
+    "max_completion_length": "rollouts.max_new_tokens",
+    "max_tokens_per_turn": "rollouts.max_new_tokens",
+    "max_steps": "limits.steps",
+    "beta": "algorithm.kl",
+    "lora_rank": "lora.rank",
+    "lora_alpha": "lora.alpha",
+}
+"""What other trainers call these settings."""
+
+
+def describe(issue: Mapping[str, Any], known: Sequence[str]) -> str:
+    """One of pydantic's errors as one line; `known` are the names of all settings."""
     path = [str(part) for part in issue["loc"]]
+    name = ".".join(path)
     if issue["type"] == "extra_forbidden":
-        return f"{'.'.join(path)}: there is no such setting{_guess(path, known, usual)}"
+        return f"{name}: there is no such setting{_guess(path, known)}"
     if issue["type"] == "value_error":
         message = str(issue["msg"]).removeprefix("Value error, ")
-        return f"{'.'.join(path)}: {message}" if path else message
-    field = _field(root, path)
-    name = ".".join(path[:2]) if field is not None else ".".join(path)
-    wanted = allowed(field) if field is not None else "a table of settings"
-    return f"{name}: give {wanted}, not {issue['input']!r}"
+        return f"{name}: {message}" if path else message
+    field = _field(path)
+    if field is None:
+        return f"{name}: give a table of settings, not {issue['input']!r}"
+    return f"{'.'.join(path[:2])}: give {allowed(field)}, not {issue['input']!r}"
 
 
 def allowed(field: FieldInfo) -> str:
@@ -63,9 +80,9 @@ def _kind(kind: Any) -> str:
     return f"{words} of {inner[0]}" if inner and inner[0] else words
 
 
-def _field(root: type[BaseModel], path: Iterable[str]) -> FieldInfo | None:
+def _field(path: Iterable[str]) -> FieldInfo | None:
     """The setting at the path; None where the path ends at a section."""
-    model: Any = root
+    model: Any = TrainConfig
     for part in path:
         field: FieldInfo | None = model.model_fields.get(part)
         if field is None:
@@ -76,9 +93,9 @@ def _field(root: type[BaseModel], path: Iterable[str]) -> FieldInfo | None:
     return None
 
 
-def _guess(path: Sequence[str], known: Sequence[str], usual: Mapping[str, str]) -> str:
+def _guess(path: Sequence[str], known: Sequence[str]) -> str:
     by_leaf = [field for field in known if field.rpartition(".")[2] == path[-1]]
-    other = usual.get(path[-1])
+    other = _USUAL_NAMES.get(path[-1])
     close = [other] if other else by_leaf or difflib.get_close_matches(".".join(path), known, n=1, cutoff=0.7)
     close = close or _near_leaf(path[-1], known)
     return f"; did you mean {close[0]}?" if close else "; `benchmax train --settings` lists all of them."

@@ -360,10 +360,8 @@ _PRESET_LR: tuple[tuple[float, float, float], ...] = (
 
 def preset_lr(parameters: int, tune: str) -> float:
     """The learning rate that works for a model of this size."""
-    for most, lora, full in _PRESET_LR:
-        if parameters <= most:
-            return lora if tune == "lora" else full
-    raise AssertionError("the last preset has no upper bound")
+    lora, full = next(rates for most, *rates in _PRESET_LR if parameters <= most)
+    return lora if tune == "lora" else full
 
 
 def merge(tree: dict[str, Any], other: Mapping[str, Any]) -> None:

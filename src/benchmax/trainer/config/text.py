@@ -34,7 +34,7 @@ def build_config(tree: Mapping[str, Any]) -> TrainConfig:
         return TrainConfig.model_validate(dict(tree))
     except ValidationError as error:
         known = [field for field, *_ in fields()] + list(TrainConfig.model_fields)
-        lines = [describe(issue, TrainConfig, known, _USUAL_NAMES) for issue in error.errors()]
+        lines = [describe(issue, known) for issue in error.errors()]
         raise ConfigError("The settings have errors:\n" + "\n".join(f"  {line}" for line in lines)) from None
 
 
@@ -111,20 +111,6 @@ def _read_tree(path: Path, seen: tuple[Path, ...]) -> dict[str, Any]:
     return merged
 
 
-_USUAL_NAMES = {
-    "learning_rate": "optim.lr",
-    "batch_size": "rollouts.prompts_per_step",
-    "num_generations": "rollouts.group_size",
-    "max_completion_length": "rollouts.max_new_tokens",
-    "max_tokens_per_turn": "rollouts.max_new_tokens",
-    "max_steps": "limits.steps",
-    "beta": "algorithm.kl",
-    "lora_rank": "lora.rank",
-    "lora_alpha": "lora.alpha",
-}
-"""What other trainers call these settings."""
-
-
 def flags_tree(flags: Sequence[str], values: Mapping[str, Any] | None = None) -> dict[str, Any]:
     """`--optim.lr 5e-4`, `--optim.lr=5e-4`, `--checkpoint.keep_best` and `--no-checkpoint.keep_best` as a tree,
     on top of `values`."""
@@ -145,7 +131,9 @@ def _flag(word: str, rest: list[str]) -> tuple[list[str], Any]:
     """The setting a flag names and its value, which may be the first of the words that follow and is then removed."""
     name, equals, text = word.partition("=")
     setting = name.removeprefix("no-")
-    keys = _keys(setting)
+    parts = setting.split(".")
+    # Section and setting may be written with dashes; a key inside a setting is kept.
+    keys = [part.replace("-", "_") for part in parts[:2]] + parts[2:]
     if name != setting:
         if equals:
             raise ConfigError(f"--{name} takes no value. Leave {equals + text!r} out, or write --{setting}={text}.")
@@ -154,13 +142,9 @@ def _flag(word: str, rest: list[str]) -> tuple[list[str], Any]:
         return keys, _value(keys, text)
     if rest and not rest[0].startswith("--"):
         return keys, _value(keys, rest.pop(0))
-    return keys, _switched_on(keys)
-
-
-def _keys(name: str) -> list[str]:
-    """The parts of a dotted name. Section and setting may be written with dashes; a key inside a setting is kept."""
-    keys = name.split(".")
-    return [key.replace("-", "_") for key in keys[:2]] + keys[2:]
+    if (kind := _kind(keys)) not in ("bool", ""):  # a flag without a value is a switch
+        raise ConfigError(f"--{'.'.join(keys)} needs a value: {kind}.")
+    return keys, True
 
 
 def _refuse_plain_sections(tree: Mapping[str, Any]) -> None:
@@ -171,14 +155,6 @@ def _refuse_plain_sections(tree: Mapping[str, Any]) -> None:
             raise ConfigError(
                 f"{name}: give a table of settings, not {tree[name]!r}, or one of them: --{name}.{first}."
             )
-
-
-def _switched_on(keys: Sequence[str]) -> bool:
-    """The value of a flag without one, which only a switch may have."""
-    kind = _kind(keys)
-    if kind not in ("bool", ""):
-        raise ConfigError(f"--{'.'.join(keys)} needs a value: {kind}.")
-    return True
 
 
 def _kind(keys: Sequence[str]) -> str:

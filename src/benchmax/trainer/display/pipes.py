@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 @contextmanager
 def ignoring_broken_pipes() -> Iterator[None]:
-    """Drop what is printed once nobody reads it any more."""
+    """Drop what is printed after its reader has gone."""
     with redirect_stdout(_lasting(sys.stdout)) as out, redirect_stderr(_lasting(sys.stderr)) as err:
         try:
             yield

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +14,7 @@ from benchmax.rollouts.log import read_rollouts
 from benchmax.rollouts.record import Rollout
 from benchmax.trainer.rundir import read_metrics
 
-SHOWN = 3
+PAIRS = 3
 """Questions shown side by side."""
 TEXT_CHARS = 600
 
@@ -55,9 +55,6 @@ class Summary:
     taught: int = 0
     pairs: list[Pair] = field(default_factory=list)
 
-    def to_dict(self) -> dict[str, Any]:
-        return asdict(self)
-
     def headline(self) -> str:
         """The course of the held-out reward in one line."""
         if self.before is None or self.best is None:
@@ -96,7 +93,7 @@ def _pairs(run: Path, first: str, best: str) -> list[Pair]:
     before, after = (_by_example(run / "rollouts" / f"{name}.jsonl") for name in (first, best))
     both = [name for name in before if name in after]
     both.sort(key=lambda name: (before[name].reward or 0.0) - (after[name].reward or 0.0))
-    return [Pair(name, _question(before[name]), _answer(before[name]), _answer(after[name])) for name in both[:SHOWN]]
+    return [Pair(name, _question(before[name]), _answer(before[name]), _answer(after[name])) for name in both[:PAIRS]]
 
 
 def _by_example(path: Path) -> dict[str, Rollout]:

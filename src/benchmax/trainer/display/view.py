@@ -10,7 +10,7 @@ import sys
 import time
 from collections.abc import Callable
 from functools import partial
-from typing import Any, Protocol, TextIO
+from typing import Any, TextIO
 
 from rich.console import Console, Group
 from rich.live import Live
@@ -23,22 +23,15 @@ from benchmax.doctor.learning_signal import Signal
 from benchmax.trainer.display.plan import Plan
 
 BARS = "▁▂▃▄▅▆▇█"
+BARS_SHOWN = 40
 ALERTS_SHOWN = 3
 SOLVING_SECONDS = 15.0
 """Between two lines about a search for solutions, where lines cannot be redrawn."""
 
 
-class View(Protocol):
-    """Shows a run's events; use it as a context manager."""
-
-    def __enter__(self) -> View: ...
-    def __exit__(self, *error: object) -> None: ...
-    def __call__(self, kind: str, data: dict[str, Any]) -> None: ...
-
-
-def open_view(steps: int, stream: TextIO | None = None) -> View:
-    """The view that fits the stream (stderr when not given)."""
-    stream = stream or sys.stderr
+def open_view(steps: int) -> LiveView | PlainView:
+    """The view that fits where stderr goes: a context manager that is called with events."""
+    stream = sys.stderr
     return LiveView(steps, Console(file=stream)) if stream.isatty() else PlainView(steps, stream)
 
 
@@ -134,10 +127,6 @@ def _begins_line(data: dict[str, Any]) -> str:
     return f"training {data['model']} on {data['device']} with {rows}; the run is kept in {data['run']}"
 
 
-def _chosen_line(data: dict[str, Any]) -> str:
-    return "; ".join(f"{each['name']} = {each['value']} ({each['why']})" for each in data["settings"])
-
-
 def count_steps(count: int) -> str:
     return f"{count} step" if count == 1 else f"{count} steps"
 
@@ -145,7 +134,7 @@ def count_steps(count: int) -> str:
 _LINES: dict[str, Callable[[dict[str, Any]], str | None]] = {
     "alert": lambda data: f"ALERT {data['alert']} in step {data['step'] + 1}: {data['message']}",
     "begins": _begins_line,
-    "chosen": _chosen_line,
+    "chosen": lambda data: "; ".join(f"{each['name']} = {each['value']} ({each['why']})" for each in data["settings"]),
     "collapsed": lambda data: f"ENDED  {data['message']}",
     "dose": _dose_line,
     "ended": lambda data: f"ended after {count_steps(data['step'])} ({data['reason']}), {data['seconds']:.0f} s",
@@ -168,13 +157,13 @@ _LINES: dict[str, Callable[[dict[str, Any]], str | None]] = {
 
 def block(kind: str, data: dict[str, Any]) -> list[str]:
     """Events that take more than a line: the signal of the first samples, and the plan."""
+    shape: Any = {"signal": Signal, "plan": Plan}.get(kind)
+    if shape is None:
+        return []
+    lines = shape(**{name: value for name, value in data.items() if name in shape.__dataclass_fields__}).lines()
     if kind == "signal":
-        known = {name: value for name, value in data.items() if name in Signal.__dataclass_fields__}
-        return ["can it learn?", *(f"  {line}" for line in Signal(**known).lines())]
-    if kind == "plan":
-        known = {name: value for name, value in data.items() if name in Plan.__dataclass_fields__}
-        return ["what will happen", *(f"  {name:<8} {text}" for name, text in Plan(**known).lines())]
-    return []
+        return ["can it learn?", *(f"  {line}" for line in lines)]
+    return ["what will happen", *(f"  {name:<8} {text}" for name, text in lines)]
 
 
 class LiveView:
@@ -208,9 +197,7 @@ class LiveView:
             self.run = f"{data['model']} on {data['device']}, {data['train']} rows, in {data['run']}"
         elif kind == "metrics" and data["split"] == "train":
             self._add_step(data)
-        elif kind == "metrics" and data["split"] == "warm_start":
-            self.note = describe(kind, data, self.steps) or self.note
-        elif kind == "metrics":
+        elif kind == "metrics" and data["split"] == "eval":
             self.evals.append((data["step"], data["values"].get(metrics.REWARD, float("nan"))))
             self.rollouts = 0
         elif kind == "group":
@@ -275,9 +262,9 @@ def _activity(kind: str, data: dict[str, Any]) -> str:
     return f"learning from solutions: step {data['step'] + 1}, loss {data['loss']:.3f}"
 
 
-def sparkline(values: list[float], width: int = 40) -> str:
+def sparkline(values: list[float]) -> str:
     """The last values as a row of bars, from the lowest to the highest of them."""
-    shown = values[-width:]
+    shown = values[-BARS_SHOWN:]
     low, high = min(shown), max(shown)
     span = (high - low) or 1.0
     return "".join(BARS[min(7, int((value - low) / span * 8))] for value in shown)

@@ -18,11 +18,11 @@ NO_SIGNAL = "no signal"
 NO_TOKENS = "no tokens"
 CUT_OFF = "cut off"
 
-EQUAL = 1e-9
+EQUAL_WITHIN = 1e-9
 """Rewards closer than this are equal."""
 STD_FLOOR = 1e-4
 """Added to the standard deviation, so that tiny differences are not inflated."""
-SOFT = 0.8
+PENALTY_BEGINS = 0.8
 """Share of the token limit from which on an answer begins to lose reward."""
 
 
@@ -55,7 +55,7 @@ class CutOff:
             return 1.0
         last = next((segment for segment in reversed(rollout.tokens) if segment.sampled), None)
         length = len(last.ids) if last else 0
-        begins = SOFT * self.limit
+        begins = PENALTY_BEGINS * self.limit
         return min(1.0, max(0.0, (length - begins) / (self.limit - begins))) if self.limit else 0.0
 
 
@@ -78,7 +78,7 @@ def assign_advantages(group: Sequence[Rollout], rule: AdvantageRule = AdvantageR
     if len(judged) < max(2, rule.min_scored * len(group)) or len(scored) < 2:
         return _discard(scored, TOO_FEW)
     rewards = [rule.cut_off.worth(rollout) for rollout in scored]
-    if max(rewards) - min(rewards) < EQUAL:
+    if max(rewards) - min(rewards) < EQUAL_WITHIN:
         return _discard(scored, NO_SIGNAL)
     for rollout, advantage in zip(scored, advantages(rewards, rule), strict=True):
         rollout.advantage = advantage

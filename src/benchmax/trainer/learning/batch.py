@@ -14,7 +14,7 @@ gradients are those of the unpacked rollouts: a shared node receives the sum.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
@@ -101,8 +101,15 @@ class Batch:
     """Which sequence a token belongs to."""
     shown: Tensor
     """Whether it belongs to a demonstration."""
-    first: list[int] = field(default_factory=list)
+    first: list[int]
     """Number of each sequence's first token."""
+
+    @classmethod
+    def of_groups(cls, groups: Iterable[Iterable[Rollout]], shown: Iterable[TokenSequence] = ()) -> Batch:
+        """The rollouts of a step that were not discarded, and its demonstrations."""
+        numbered = ((index, rollout) for index, group in enumerate(groups) for rollout in group)
+        sequences = [sequence_of(rollout, index) for index, rollout in numbered if rollout.discarded is None]
+        return cls.of([*sequences, *shown])
 
     @classmethod
     def of(cls, sequences: Iterable[TokenSequence]) -> Batch:

@@ -15,7 +15,7 @@ from benchmax.memory import out_of_memory
 
 T = TypeVar("T")
 
-SCARCE = 0.15
+SCARCE_SHARE = 0.15
 """Memory is scarce when a smaller share of it is free."""
 WAIT_SECONDS = 10.0
 """How long to wait for memory that others release."""
@@ -59,4 +59,4 @@ def retry_without_memory(work: Callable[[], T], device: torch.device) -> T:
 
 def _scarce(device: torch.device) -> bool:
     free, total = torch.cuda.mem_get_info(device)
-    return free < SCARCE * total
+    return free < SCARCE_SHARE * total

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import logging
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from statistics import fmean
@@ -25,7 +25,7 @@ from benchmax.rollouts.record import Rollout
 from benchmax.trainer.config import TrainConfig, preset_lr
 from benchmax.trainer.learning.batch import Batch, MicroBatch, TokenSequence, sequence_of
 from benchmax.trainer.learning.gpu import claim_workspaces, release_if_scarce, retry_without_memory, wait_for_memory
-from benchmax.trainer.learning.loss import LossRule, LossStats, grpo_loss, kl_estimate
+from benchmax.trainer.learning.loss import LossStats, grpo_loss, kl_estimate
 from benchmax.trainer.learning.optim import Optimizer
 from benchmax.trainer.learning.policy import Policy
 
@@ -37,18 +37,18 @@ CUDA_MULTIPLE = 64
 LEAST_TOKENS = 64
 
 LONG_ROW = 1_024
-ATTENTION = 700
+ATTENTION_TOKENS = 700
 """Length of a row on CPU at which attention costs as much as all else."""
-MEASURED_PIECES = 3
-"""Every so-manieth piece of a batch is measured to see how far an update moved the policy."""
-MOST_COPIED = 1_000_000_000
+MEASURE_EVERY = 3
+"""One of so many pieces of a batch is measured, to see how far an update moved the policy."""
+MAX_COPIED_WEIGHTS = 1_000_000_000
 """Trained weights of which a copy is kept while they are updated."""
-PULLS = 3
+MAX_PULL_BACKS = 3
 """Most times that one update is pulled back."""
-FAR_BELOW = 5
+FAR_BELOW_FACTOR = 5
 """An update that moves the policy less than the trust region by this factor could be larger."""
-RAISED = 1.2
-SMALLEST_SHARE = 0.1
+RAISE_FACTOR = 1.2
+MIN_UPDATE_SHARE = 0.1
 
 
 class Aborted(Exception):
@@ -95,7 +95,6 @@ class Learner:
         self.row_tokens = optim.row_tokens or (CUDA_ROW if on_cuda else CPU_ROW)
         self.multiple = CUDA_MULTIPLE if on_cuda else 1
         self.updates_a_step = algorithm.updates * algorithm.minibatches
-        self.rule = LossRule(algorithm.clip_low, algorithm.clip_high, algorithm.kl, algorithm.importance_cap)
         self.optimizer = Optimizer(
             policy.parameters(),
             optim,
@@ -118,13 +117,7 @@ class Learner:
 
         `step` is the number of steps done, with which the learning rate decays; `shown` are demonstrations.
         """
-        sequences = [
-            sequence_of(rollout, index)
-            for index, group in enumerate(groups)
-            for rollout in group
-            if rollout.discarded is None
-        ]
-        batch = Batch.of([*sequences, *shown])
+        batch = Batch.of_groups(groups, shown)
         if not len(batch):
             return {}
         algorithm = self.config.algorithm
@@ -164,19 +157,19 @@ class Learner:
         return int(packed)
 
     def micro_batches(self, batch: Batch) -> list[MicroBatch]:
-        """The batch in pieces that fit into memory, packed in rows of the length that is cheapest to compute."""
-        packed = [
-            batch.micro_batches(
-                max(self.token_budget, row) if row > self.row_tokens else self.token_budget, row, self.multiple
-            )
-            for row in self._row_lengths()
-        ]
-        return min(packed, key=_cost)
+        """The batch in pieces that fit into memory.
 
-    def _row_lengths(self) -> list[int]:
-        """Lengths of rows to choose from: longer ones share more prefixes, and cost more attention."""
-        may = self.policy.device.type == "cpu" and not self.config.optim.row_tokens and self.token_budget >= CPU_TOKENS
-        return [self.row_tokens, LONG_ROW] if may else [self.row_tokens]
+        On a CPU, long rows are taken where they are cheaper: they share more prefixes, and cost more attention.
+        """
+        packed = batch.micro_batches(self.token_budget, self.row_tokens, self.multiple)
+        if self.policy.device.type != "cpu" or self.config.optim.row_tokens or self.token_budget < CPU_TOKENS:
+            return packed
+        return min(packed, batch.micro_batches(max(self.token_budget, LONG_ROW), LONG_ROW), key=_cost)
+
+    def packed_tokens(self, sequences: Iterable[TokenSequence]) -> int:
+        """Tokens to compute for these sequences, shared prefixes counted once."""
+        batch = Batch.of(sequences)
+        return sum(micro.input_ids.numel() for micro in self.micro_batches(batch)) if len(batch) else 0
 
     @torch.no_grad()
     def score(self, batch: Batch, every: int = 1) -> Tensor:
@@ -212,28 +205,27 @@ class Learner:
 
     def _copy_weights(self) -> dict[str, Tensor]:
         """The weights before an update, to pull it back to; empty for a large model, which has no memory for a copy."""
-        weights = self.policy.parameters()
-        if not self.config.optim.trust_region or sum(weight.numel() for weight in weights.values()) > MOST_COPIED:
-            return {}
-        return {name: weight.detach().clone() for name, weight in weights.items()}
+        size = sum(weight.numel() for weight in self.policy.parameters().values())
+        return {} if not self.config.optim.trust_region or size > MAX_COPIED_WEIGHTS else self.policy.copy_weights()
 
     def _enforce_trust_region(self, part: _MiniBatch, old: Mapping[str, Tensor]) -> float:
         """Pull an update that went too far back into the trust region; returns how far it goes in the end."""
         most = self.config.optim.trust_region
         moved = first = self._divergence(part)
-        for _ in range(PULLS):
+        for _ in range(MAX_PULL_BACKS):
             if moved <= most or not old:
                 break
             share = _share(most, moved)
             for name, weight in self.policy.parameters().items():
                 weight.data.lerp_(old[name], 1 - share)
             moved = self._divergence(part)
-        self.optimizer.adapt(_share(most, first) if first > most else RAISED if first < most / FAR_BELOW else 1.0)
+        factor = _share(most, first) if first > most else RAISE_FACTOR if first < most / FAR_BELOW_FACTOR else 1.0
+        self.optimizer.adapt(factor)
         return moved
 
     def _divergence(self, part: _MiniBatch) -> float:
         """How far the update moved the policy: the mean KL divergence per rollout, from before to after."""
-        after = self.with_memory(lambda: self.score(part.batch, MEASURED_PIECES))
+        after = self.with_memory(lambda: self.score(part.batch, MEASURE_EVERY))
         change = after - part.before
         seen = ~part.batch.shown & ~torch.isnan(change)
         rollouts = len(torch.unique(part.batch.sequence.to(seen.device)[seen]))
@@ -267,7 +259,7 @@ class Learner:
             sampler=part.batch.sampler[token],
             advantage=part.batch.advantage[token],
             weight=part.weight[token],
-            rule=self.rule,
+            rule=self.config.algorithm,
             base=None if part.base is None else part.base[token],
             stats=stats,
         )
@@ -337,12 +329,12 @@ def _report(stats: LossStats, updates: Sequence[_Update]) -> dict[str, float]:
 
 def _cost(micros: Sequence[MicroBatch]) -> float:
     """What a pass costs, in tokens."""
-    return sum(micro.input_ids.numel() * (1 + micro.input_ids.shape[1] / ATTENTION) for micro in micros)
+    return sum(micro.input_ids.numel() * (1 + micro.input_ids.shape[1] / ATTENTION_TOKENS) for micro in micros)
 
 
 def _share(most: float, moved: float) -> float:
     """The share of an update that moves the policy half as far as allowed: the divergence grows with the square."""
-    return max(SMALLEST_SHARE, math.sqrt(0.5 * most / moved)) if math.isfinite(moved) else SMALLEST_SHARE
+    return max(MIN_UPDATE_SHARE, math.sqrt(0.5 * most / moved)) if math.isfinite(moved) else MIN_UPDATE_SHARE
 
 
 def _ways_to_save_memory(config: TrainConfig) -> str:

@@ -22,16 +22,7 @@ import torch
 from torch import Tensor
 
 from benchmax import metrics
-
-
-@dataclass(frozen=True, slots=True)
-class LossRule:
-    """The settings of the loss."""
-
-    clip_low: float = 0.2
-    clip_high: float = 0.28
-    kl: float = 0.0
-    importance_cap: float = 2.0
+from benchmax.trainer.config import AlgorithmConfig
 
 
 @dataclass(slots=True)
@@ -57,7 +48,7 @@ def grpo_loss(
     sampler: Tensor,
     advantage: Tensor,
     weight: Tensor,
-    rule: LossRule = LossRule(),
+    rule: AlgorithmConfig = AlgorithmConfig(),
     exact: Tensor | None = None,
     base: Tensor | None = None,
     stats: LossStats | None = None,
@@ -90,7 +81,7 @@ def _count(
     ratio: Tensor,
     gap: Tensor,
     advantage: Tensor,
-    rule: LossRule,
+    rule: AlgorithmConfig,
     base: Tensor | None,
 ) -> None:
     high = (ratio > 1 + rule.clip_high) & (advantage > 0)

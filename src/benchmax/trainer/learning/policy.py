@@ -76,6 +76,10 @@ class Policy:
         """The trainable weights by name."""
         return {name: weight for name, weight in self.model.named_parameters() if weight.requires_grad}
 
+    def copy_weights(self) -> dict[str, Tensor]:
+        """A copy of the trainable weights."""
+        return {name: weight.detach().clone() for name, weight in self.parameters().items()}
+
     def size(self) -> int:
         """Number of the model's parameters, without the adapter's."""
         return sum(weight.numel() for name, weight in self.model.named_parameters() if ".lora_" not in name)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from itertools import count
 from statistics import fmean
 from typing import TYPE_CHECKING
 
@@ -35,15 +34,15 @@ class RolloutCollector:
     async def collect(self, step: int) -> list[list[Rollout]]:
         """The step's groups. Where rewards that used to work fail altogether, the step is sampled again later."""
         trainer = self._trainer
-        before = trainer.stream.state()
-        for tries in count(1):
+        before, tries = trainer.stream.state(), 0
+        while True:
             groups = await self._sample(step)
             if not trainer.scored or any(rollout.reward is not None for group in groups for rollout in group):
                 return groups
+            tries += 1
             self._report_outage(step, tries, groups)
             trainer.stream.restore(before)
             await asyncio.sleep(retries.pause(tries, *OUTAGE_SECONDS))
-        raise AssertionError("an outage ends, or the run does")
 
     def _report_outage(self, step: int, tries: int, groups: Sequence[Sequence[Rollout]]) -> None:
         reason = most_common_error(groups)

@@ -15,16 +15,16 @@ from typing import Any
 from benchmax.envs.composed.parts import part_of
 from benchmax.envs.types import Example
 
-MEMORY = 0.5
+OLD_RATE_SHARE = 0.5
 """Share of the old pass rate that survives a new observation."""
-FLOOR = 0.1
+MIN_CHANCE = 0.1
 """Least probability that an example is taken when its turn comes."""
-SEEN = 0.5
+SEEN_SHARE = 0.5
 """Share of the rows that must have been seen before `auto` judges them."""
-EASY, HARD = 0.95, 0.05
-UNEVEN = 0.25
+ALWAYS_SOLVED, NEVER_SOLVED = 0.95, 0.05
+UNEVEN_SHARE = 0.25
 """Share of seen rows that are solved always or never, from which on `auto` draws by pass rate."""
-LAPS = 20
+MAX_PASSES = 20
 """Passes over the rows after which those that the curriculum refused are taken after all."""
 
 
@@ -50,7 +50,7 @@ class PromptStream:
         self._drawing_by_rate = self.by_pass_rate
         taken: dict[str, Example] = {}
         refused: dict[str, Example] = {}
-        for _ in range(LAPS * len(self.examples)):
+        for _ in range(MAX_PASSES * len(self.examples)):
             if len(taken) == count:
                 break
             example = self._next()
@@ -64,7 +64,7 @@ class PromptStream:
     def observe(self, example_id: str, pass_rate: float) -> None:
         """Record how often the model solves an example."""
         known = self.rates.get(example_id, pass_rate)
-        self.rates[example_id] = MEMORY * known + (1 - MEMORY) * pass_rate
+        self.rates[example_id] = OLD_RATE_SHARE * known + (1 - OLD_RATE_SHARE) * pass_rate
 
     def state(self) -> dict[str, Any]:
         return {"drawn": self.drawn, "rates": dict(self.rates) if self.curriculum != "none" else {}}
@@ -74,10 +74,10 @@ class PromptStream:
         """Whether rows are drawn by their pass rate."""
         if self.curriculum != "auto":
             return self.curriculum == "pass_rate"
-        if len(self.rates) < SEEN * self._different:
+        if len(self.rates) < SEEN_SHARE * self._different:
             return False
-        settled = sum(rate >= EASY or rate <= HARD for rate in self.rates.values())
-        return UNEVEN <= settled / len(self.rates) < 1
+        settled = sum(rate >= ALWAYS_SOLVED or rate <= NEVER_SOLVED for rate in self.rates.values())
+        return UNEVEN_SHARE <= settled / len(self.rates) < 1
 
     def restore(self, state: Mapping[str, Any]) -> None:
         self.drawn, self.rates = state["drawn"], dict(state["rates"])
@@ -107,5 +107,5 @@ class PromptStream:
         if example["id"] not in self.rates or not self._drawing_by_rate:
             return True
         rate = self.rates[example["id"]]
-        chance = max(FLOOR, 4 * rate * (1 - rate))
+        chance = max(MIN_CHANCE, 4 * rate * (1 - rate))
         return random.Random(f"{self.seed} draw {self.drawn}").random() < chance

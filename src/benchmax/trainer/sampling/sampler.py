@@ -15,12 +15,16 @@ from typing import Protocol
 
 from torch import Tensor
 
+from benchmax.envs.base_env import with_system_prompt
 from benchmax.envs.types import Example
 from benchmax.inference.engine.kv_cache import free_memory
-from benchmax.inference.local import LocalModel
+from benchmax.inference.local_model import LocalModel
+from benchmax.inference.tokens.chat import ChatTokens
+from benchmax.inference.tokens.token_model import TokenModel
 from benchmax.models.base import Sampling
 from benchmax.rollouts.groups import run_group
 from benchmax.rollouts.host import EnvHost
+from benchmax.rollouts.play import all_or_cancel
 from benchmax.rollouts.record import Rollout
 from benchmax.rollouts.settings import RolloutSettings
 from benchmax.trainer.config import TrainConfig
@@ -41,6 +45,12 @@ class Draw:
 
 class Sampler(Protocol):
     """Plays examples with the newest weights."""
+
+    @property
+    def host(self) -> EnvHost: ...
+
+    @property
+    def model(self) -> TokenModel: ...
 
     async def sample(self, examples: Sequence[Example], draw: Draw, on_group: OnGroup) -> list[list[Rollout]]:
         """One group of siblings for each example, in the order of the examples."""
@@ -91,9 +101,8 @@ class EngineSampler:
             on_group(group)
             return group
 
-        async with RoundBarrier(self.model.engine, members) as barrier, asyncio.TaskGroup() as tasks:
-            running = [tasks.create_task(one(index, example)) for index, example in enumerate(examples)]
-        return [task.result() for task in running]
+        async with RoundBarrier(self.model.engine, members) as barrier:
+            return await all_or_cancel(one(index, example) for index, example in enumerate(examples))
 
     def push(self, weights: Mapping[str, Tensor]) -> None:
         self.model.engine.update_weights(dict(weights))
@@ -106,6 +115,13 @@ class EngineSampler:
         engine = self.model.engine
         if engine.device.type == "cpu" and "kv_bytes" in state:
             engine.kv_bytes = min(state["kv_bytes"], max(engine.kv_bytes, free_memory(engine.device)))
+
+
+async def prompt_tokens(host: EnvHost, chat: ChatTokens, row: Example) -> list[int]:
+    """The prompt that a rollout of this row begins with."""
+    part = host.part_of(row)
+    messages = with_system_prompt(row["prompt_messages"], host.system_prompt(part))
+    return chat.prompt(messages, (await host.toolbox(part)).tools)
 
 
 def rollout_settings(config: TrainConfig, draw: Draw) -> RolloutSettings:

@@ -21,8 +21,9 @@ from benchmax.trainer.learning.batch import TokenSequence, sequence_of_segments
 class ForcedModel(ModelClient):
     """Says the same turns in every conversation."""
 
-    def __init__(self, chat: ChatTokens, turns: Sequence[Turn], *, name: str = "demonstration") -> None:
-        self.name = name
+    name = "demonstration"
+
+    def __init__(self, chat: ChatTokens, turns: Sequence[Turn]) -> None:
         self._chat = chat
         self._texts = [turn_text(turn) for turn in turns]
 

@@ -13,23 +13,23 @@ import time
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
-from benchmax.doctor.gold.truths import truth_text
-from benchmax.envs.base_env import PROMPT_COLUMNS, with_system_prompt
+from benchmax.doctor.gold.ground_truths import truth_text
+from benchmax.envs.base_env import PROMPT_COLUMNS
 from benchmax.envs.types import Example, Messages
 from benchmax.models.base import TokenSegment
 from benchmax.rollouts.record import Rollout
-from benchmax.trainer.sampling.sampler import Draw
+from benchmax.trainer.sampling.sampler import Draw, prompt_tokens
 from benchmax.trainer.warm_start.forced_model import demonstration_sequence
 from benchmax.trainer.warm_start.solutions import Solution, Solver
 
 if TYPE_CHECKING:
     from benchmax.trainer.loop import Trainer
 
-HINTED = 4
+SAMPLES_WITH_HINT = 4
 """Samples of each row with a hint."""
-LONGEST = 1_000
+HINT_CHARS = 1_000
 """Characters of a hint."""
-Tried = Callable[[int, int], None]
+OnTried = Callable[[int, int], None]
 """Receives how many rows were tried, and how many of them have a solution."""
 HINT = "\n\nThe solution, for your eyes only, is: {solution}\nGive the answer in the form asked for."
 
@@ -39,16 +39,16 @@ async def hinted_solutions(
     trainer: Trainer,
     rows: Sequence[Example],
     until: float = math.inf,
-    on_tried: Tried = lambda rows, found: None,
+    on_tried: OnTried = lambda rows, found: None,
 ) -> list[Solution]:
-    """The best of each row's hinted answers, where it is paid more than nonsense.
+    """The best of each row's hinted answers, where it earns more than nonsense.
 
     Rows are asked as many at once as a step samples; none any more when the monotonic clock shows `until`.
     """
     asked = [(row, hinted) for row in rows if (hinted := with_hint(row)) is not None]
     rollouts = trainer.config.rollouts
-    draw = Draw("hint", 0, HINTED, rollouts.temperature)
-    at_once = max(1, rollouts.prompts_per_step * rollouts.group_size // HINTED)
+    draw = Draw("hint", 0, SAMPLES_WITH_HINT, rollouts.temperature)
+    at_once = max(1, rollouts.prompts_per_step * rollouts.group_size // SAMPLES_WITH_HINT)
     found: list[Solution] = []
     for first in range(0, len(asked), at_once):
         if time.monotonic() >= until:
@@ -62,15 +62,13 @@ async def hinted_solutions(
 
 
 async def _unhinted(solver: Solver, row: Example, group: Sequence[Rollout]) -> Solution | None:
-    """The best answer of a group with the prompt of the rollouts; None when it is paid no more than nonsense."""
+    """The best answer of a group with the prompt of the rollouts; None when it earns no more than nonsense."""
     paid = [each for each in group if each.ok and each.reward is not None and not each.cut_off and each.tokens]
     best = max(paid, key=lambda each: each.reward or 0.0, default=None)
-    host = solver.host
-    part = host.part_of(row)
+    part = solver.host.part_of(row)
     if best is None or best.reward is None or best.reward <= (await solver.gold(part)).floor + 1e-9:
         return None
-    tools = (await host.toolbox(part)).tools
-    prompt = solver.chat.prompt(with_system_prompt(row["prompt_messages"], host.system_prompt(part)), tools)
+    prompt = await prompt_tokens(solver.host, solver.chat, row)
     segments = [TokenSegment(prompt, sampled=False), *best.tokens[1:]]
     return Solution(row["id"], demonstration_sequence(segments), best.reward, "hint", best)
 
@@ -81,7 +79,7 @@ def with_hint(example: Example) -> Example | None:
     if not solution:
         return None
     *before, last = example["prompt_messages"]
-    hint = HINT.format(solution=solution[:LONGEST])
+    hint = HINT.format(solution=solution[:HINT_CHARS])
     messages: Messages = [*before, {**last, "content": f"{last.get('content') or ''}{hint}"}]
     return {**example, "prompt_messages": messages}
 

@@ -1,4 +1,4 @@
-"""Solutions as exact tokens: played through the environment like rollouts, and kept when they are paid.
+"""Solutions as exact tokens: played through the environment like rollouts, and kept when they earn a reward.
 
 A `Solver` knows the solutions of an environment's training rows. It finds out how they are written on the first call,
 which takes a second or two, and solves each row once. Held-out rows are never given to it. Each part of a composed
@@ -12,8 +12,8 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 
 from benchmax.doctor.first_samples import MEASURED, known_from, rows_by_part
+from benchmax.doctor.gold.answer_search import Gold, GoldFinder
 from benchmax.doctor.gold.demonstrations import Demonstration, Demonstrator
-from benchmax.doctor.gold.finder import Gold, GoldFinder
 from benchmax.doctor.learning_signal import Known
 from benchmax.doctor.probe_player import ProbePlayer
 from benchmax.envs.types import Example
@@ -44,14 +44,6 @@ class Solution:
     rollout: Rollout
 
 
-@dataclass(frozen=True, slots=True)
-class _Solved:
-    """How rows of one part are solved."""
-
-    gold: Gold
-    demonstrator: Demonstrator
-
-
 class Solver:
     """Solves training rows of one environment."""
 
@@ -60,39 +52,38 @@ class Solver:
         unlimited = replace(settings, max_tokens=None, sampling=Sampling(max_tokens=None))
         self.host, self.chat, self.rows = host, chat, list(rows)
         self.player = ProbePlayer(host, unlimited)
-        self._parts: dict[str, _Solved] = {}
+        self._demonstrators: dict[str, Demonstrator] = {}
+        """By part; each knows how its good answers are written."""
         self._solutions: dict[str, Solution | None] = {}
         self._finding = asyncio.Lock()
 
-    async def gold(self, part: str = "") -> Gold:
+    async def gold(self, part: str) -> Gold:
         """How good answers are written."""
-        return (await self._part(part)).gold
+        return (await self._demonstrator(part)).gold
 
-    async def _part(self, part: str) -> _Solved:
+    async def _demonstrator(self, part: str) -> Demonstrator:
         async with self._finding:
-            if part not in self._parts:
+            if part not in self._demonstrators:
                 rows = [row for row in self.rows if self.host.part_of(row) == part]
                 tools = (await self.host.toolbox(part)).tools
                 gold = await GoldFinder(self.player, tools, SEARCH_SECONDS).find(rows)
-                self._parts[part] = _Solved(gold, Demonstrator(self.player, gold, tools, SOLVE_SECONDS))
-            return self._parts[part]
+                self._demonstrators[part] = Demonstrator(self.player, gold, tools, SOLVE_SECONDS)
+            return self._demonstrators[part]
 
     async def known(self, mean_probability: MeanProbability = lambda sequences: None) -> dict[str, Known]:
         """What the signal of each part is measured against; `mean_probability` is that of its solutions."""
-        return {
-            part: await self._known(part, rows, mean_probability)
-            for part, rows in rows_by_part(self.host, self.rows).items()
-        }
-
-    async def _known(self, part: str, rows: Sequence[Example], mean_probability: MeanProbability) -> Known:
-        shown = await self.solve_all(rows[:MEASURED])
-        probable = await asyncio.to_thread(mean_probability, [each.sequence for each in shown]) if shown else None
-        return await known_from(self.player, await self.gold(part), [each.reward for each in shown], rows, probable)
+        known: dict[str, Known] = {}
+        for part, rows in rows_by_part(self.host, self.rows).items():
+            shown = await self.solve_all(rows[:MEASURED])
+            rewards, sequences = [each.reward for each in shown], [each.sequence for each in shown]
+            probable = await asyncio.to_thread(mean_probability, sequences) if shown else None
+            known[part] = await known_from(self.player, await self.gold(part), rewards, rows, probable)
+        return known
 
     def margin(self, example: Example, paid: float) -> float:
-        """By how much more a solution must be paid to be worth showing."""
-        solved = self._parts.get(self.host.part_of(example))
-        return 0.05 * abs(paid - (solved.gold.floor if solved else 0.0))
+        """By how much more than the samples a solution must earn to be shown."""
+        known = self._demonstrators.get(self.host.part_of(example))
+        return 0.05 * abs(paid - (known.gold.floor if known else 0.0))
 
     async def solve_all(self, examples: Iterable[Example]) -> list[Solution]:
         """The solutions of those rows that have one."""
@@ -101,8 +92,8 @@ class Solver:
     async def solve(self, example: Example) -> Solution | None:
         """The solution of a row; None when there is none that earns."""
         if example["id"] not in self._solutions:
-            part = await self._part(self.host.part_of(example))
-            found = await part.demonstrator.solve(example)
+            demonstrator = await self._demonstrator(self.host.part_of(example))
+            found = await demonstrator.solve(example)
             self._solutions[example["id"]] = None if found is None else await self._tokenise(found)
         return self._solutions[example["id"]]
 

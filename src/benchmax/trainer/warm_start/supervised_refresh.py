@@ -16,7 +16,7 @@ from torch import Tensor
 
 from benchmax import metrics
 from benchmax.envs.types import Example
-from benchmax.trainer.checkpoint import load_weights, trained_weights
+from benchmax.trainer.checkpoint import load_weights
 from benchmax.trainer.rundir import read_metrics
 from benchmax.trainer.sampling.sampler import Draw
 from benchmax.trainer.warm_start.supervised_steps import SupervisedSteps
@@ -24,23 +24,23 @@ from benchmax.trainer.warm_start.supervised_steps import SupervisedSteps
 if TYPE_CHECKING:
     from benchmax.trainer.loop import Trainer
 
-ROOM = 0.1
+MISSING_SHARE = 0.1
 """Share of what solutions earn that must be missing."""
-MOST = 2
+MAX_LESSONS = 2
 """Times in one run."""
-STEPS = 8
+STEPS_BETWEEN = 8
 """Between two measurements."""
-MEASUREMENTS = 20
+MAX_MEASUREMENTS = 20
 """At most."""
-SECONDS = {"cpu": 120.0, "cuda": 60.0}
+MAX_SECONDS = {"cpu": 120.0, "cuda": 60.0}
 """At most, by device. A run with less time left is not taught: it would end late."""
 PATIENCE = 13
 """Measurements without a better one, after which it ends: what is learned late comes suddenly."""
 MEASURED_ROWS = 32
 """Training rows that are not shown, on which the effect is measured."""
-FEWEST = 16
+MIN_SOLUTIONS = 16
 """Solutions below which there is nothing to teach."""
-HELPED = 0.05
+MIN_GAIN = 0.05
 """Share of what solutions earn that must be gained for the new weights to stay."""
 
 
@@ -55,12 +55,13 @@ class SupervisedRefresh:
         trainer, progress = self._trainer, self._trainer.progress
         if trainer.solver is None or trainer.config.algorithm.guidance == "off" or trainer.config.warm_start == "off":
             return False
-        room = progress.gold is not None and progress.last is not None and progress.last < (1 - ROOM) * progress.gold
-        return room and progress.lessons < MOST and trainer.seconds_left > self._most_seconds
+        gold, last = progress.gold, progress.last
+        room = gold is not None and last is not None and last < (1 - MISSING_SHARE) * gold
+        return room and progress.lessons < MAX_LESSONS and trainer.seconds_left > self._most_seconds
 
     @property
     def _most_seconds(self) -> float:
-        return SECONDS[self._trainer.learner.policy.device.type]
+        return MAX_SECONDS[self._trainer.learner.policy.device.type]
 
     async def teach(self) -> None:
         """Show solutions until that no longer helps; keep the best weights, which may be the old ones."""
@@ -69,18 +70,20 @@ class SupervisedRefresh:
         shown, measured = self._split_rows()
         assert trainer.solver is not None
         solutions = await trainer.solver.solve_all(shown)
-        if len(solutions) < FEWEST:
+        if len(solutions) < MIN_SOLUTIONS:
             return
         seed = f"{trainer.config.seed} lesson {progress.step}"
         steps = SupervisedSteps(trainer.learner, [each.sequence for each in solutions], trainer.config.sft, seed)
         gold = fmean(each.reward for each in solutions)
-        before, enough = await self._measure(measured), (1 - ROOM) * gold
+        before, enough = await self._measure(measured), (1 - MISSING_SHARE) * gold
         if before >= enough:
-            trainer.emit("note", message=nothing_to_teach(before, len(measured), self._sampled(), enough))
+            steps_done = [line["values"] for line in read_metrics(trainer.run.path) if line["split"] == "train"]
+            sampled = steps_done[-1].get(metrics.REWARD) if steps_done else None
+            trainer.emit("note", message=nothing_to_teach(before, len(measured), sampled, enough))
             return
-        old = _copy(trained_weights(trainer.learner.policy))
+        old = trainer.learner.policy.copy_weights()
         after, weights = await self._until_no_better(steps, measured, before, enough)
-        helped = after - before > HELPED * abs(gold)
+        helped = after - before > MIN_GAIN * abs(gold)
         await trainer.interrupts.in_thread(load_weights, trainer.learner.policy, weights if weights and helped else old)
         await trainer.push()
         trainer.emit(
@@ -93,13 +96,13 @@ class SupervisedRefresh:
     ) -> tuple[float, dict[str, Tensor]]:
         """Take steps and measure in turn; returns the best mean reward and its weights, empty for none better."""
         trainer, weights, since, began = self._trainer, {}, 0, time.monotonic()
-        for _ in range(MEASUREMENTS):
-            await trainer.interrupts.in_thread(steps.run, STEPS, self._on_step, trainer.interrupts.giving_up)
+        for _ in range(MAX_MEASUREMENTS):
+            await trainer.interrupts.in_thread(steps.run, STEPS_BETWEEN, self._on_step, trainer.interrupts.giving_up)
             await trainer.push()
             now = await self._measure(measured)
             since += 1
             if now > best:
-                best, weights, since = now, _copy(trained_weights(trainer.learner.policy)), 0
+                best, weights, since = now, trainer.learner.policy.copy_weights(), 0
             if best >= enough or since >= PATIENCE or time.monotonic() - began > self._most_seconds:
                 break
         return best, weights
@@ -118,17 +121,8 @@ class SupervisedRefresh:
         groups = await trainer.sampler.sample(rows, draw, trainer.on_group)
         return fmean([r.reward for group in groups for r in group if r.reward is not None] or [0.0])
 
-    def _sampled(self) -> float | None:
-        """What the samples of the latest step earned."""
-        lines = [line["values"] for line in read_metrics(self._trainer.run.path) if line["split"] == "train"]
-        return lines[-1].get(metrics.REWARD) if lines else None
-
     def _on_step(self, step: int, steps: int, loss: float) -> None:
         self._trainer.notify("teaching", step=step, steps=steps, loss=loss)
-
-
-def _copy(weights: dict[str, Tensor]) -> dict[str, Tensor]:
-    return {name: weight.clone() for name, weight in weights.items()}
 
 
 def _message(before: float, after: float, helped: bool, steps: int, rows: int) -> str:

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
-from itertools import count
+from itertools import count, islice
 
 import torch
 
 from benchmax.trainer.config import OptimConfig, SftConfig
-from benchmax.trainer.config.chosen_settings import MOST_CPU_TOKENS
+from benchmax.trainer.config.chosen_settings import MAX_CPU_TOKENS
 from benchmax.trainer.learning.batch import Batch, TokenSequence
 from benchmax.trainer.learning.learner import Aborted, Learner
 from benchmax.trainer.learning.optim import Optimizer
@@ -34,10 +34,10 @@ def train_epochs(
     batches = [batch for each in passes for batch in each]
     lr = config.lr or learner.optimizer.lr
     optimizer = Optimizer(learner.policy.parameters(), OptimConfig(schedule="linear"), lr=lr, total=len(batches))
-    losses = []
-    for step, loss in enumerate(_steps(learner, batches, optimizer, abort)):
-        losses.append(loss)
-        on_step(step, len(batches), loss)
+    losses: list[float] = []
+    for batch in batches:
+        losses.append(_step(learner, batch, optimizer, abort))
+        on_step(len(losses) - 1, len(batches), losses[-1])
     return losses
 
 
@@ -55,17 +55,14 @@ class SupervisedSteps:
 
     def run(self, steps: int, on_step: OnStep, abort: Callable[[], bool]) -> None:
         """Take so many more steps."""
-        batches = (next(self._batches) for _ in range(steps))
-        for loss in _steps(self.learner, batches, self._optimizer, abort):
-            on_step(self.done, self.done + 1, loss)
+        for batch in islice(self._batches, steps):
+            on_step(self.done, self.done + 1, _step(self.learner, batch, self._optimizer, abort))
             self.done += 1
 
     def _affordable(self, sequences: Sequence[TokenSequence], size: int) -> int:
         """Sequences in one step: fewer on a CPU, where long ones take their time and a few teach as much."""
-        while self.learner.policy.device.type == "cpu" and size > SMALLEST_BATCH:
-            packed = self.learner.micro_batches(Batch.of(sequences[:size]))
-            if sum(micro.input_ids.numel() for micro in packed) <= MOST_CPU_TOKENS // 2:
-                break
+        on_cpu = self.learner.policy.device.type == "cpu"
+        while on_cpu and size > SMALLEST_BATCH and self.learner.packed_tokens(sequences[:size]) > MAX_CPU_TOKENS // 2:
             size //= 2
         return size
 
@@ -76,16 +73,15 @@ def _shuffled(sequences: Sequence[TokenSequence], size: int, seed: str) -> list[
     return [order[start : start + size] for start in range(0, len(order), size)]
 
 
-def _steps(
-    learner: Learner, batches: Iterable[Sequence[TokenSequence]], optimizer: Optimizer, abort: Callable[[], bool]
-) -> Iterator[float]:
-    """One step for each batch; yields the losses. Raises Aborted between two steps when asked to."""
-    for sequences in batches:
-        if abort():
-            raise Aborted
-        loss: float = learner.with_memory(partial(_backward, learner, Batch.of(sequences)))
-        learner.apply(optimizer)
-        yield loss
+def _step(
+    learner: Learner, sequences: Sequence[TokenSequence], optimizer: Optimizer, abort: Callable[[], bool]
+) -> float:
+    """One step; returns its loss. Raises Aborted instead when asked to."""
+    if abort():
+        raise Aborted
+    loss: float = learner.with_memory(partial(_backward, learner, Batch.of(sequences)))
+    learner.apply(optimizer)
+    return loss
 
 
 def _backward(learner: Learner, batch: Batch) -> float:

@@ -29,7 +29,7 @@ from benchmax.envs.types import Example
 from benchmax.rollouts.record import DEMONSTRATION, Rollout
 from benchmax.trainer.config.chosen_settings import ChosenSetting, fit_to_size, fit_to_solutions
 from benchmax.trainer.display.plan import plan
-from benchmax.trainer.learning.batch import Batch, TokenSequence, sequence_of
+from benchmax.trainer.learning.batch import TokenSequence, sequence_of
 from benchmax.trainer.rundir import write_config
 from benchmax.trainer.sampling.sampler import Draw
 from benchmax.trainer.warm_start.hints import hinted_solutions
@@ -41,19 +41,19 @@ if TYPE_CHECKING:
 
 DOSE_STEPS = 4
 """Supervised steps between two looks at the model's own samples."""
-UNSOLVED = (
+NO_SOLUTION = (
     "No solution was found in {seconds:.0f} s that earns more: write gold_completion or demonstrate, "
     "or give chats with warm_start = FILE."
 )
 SEARCH_SHARE = 1 / 6
 """Share of `limits.seconds` in which solutions are looked for: the rest is for training."""
-FEWEST = 8
+MIN_SOLUTIONS = 8
 """Solutions below which there is nothing to show."""
 ENOUGH_SPREAD = 0.5
 """Share of groups with signal from which on the model goes on by itself."""
 ENOUGH_SHARE = 0.1
 """Share of what the solutions earn that the samples must earn on average, too."""
-NEARLY_ALL = 0.75
+NEARLY_ALL_SHARE = 0.75
 """The same for samples that hardly differ any more."""
 
 
@@ -101,7 +101,7 @@ class WarmStart:
             trainer.first_groups = await self._sample_first()
         seconds = self._sample_seconds, evaluated.get(metrics.SAMPLE_SECONDS, 0.0)
         made = await trainer.interrupts.in_thread(plan, trainer, trainer.first_groups, *seconds)
-        trainer.emit("plan", **made.to_dict())
+        trainer.emit("plan", **asdict(made))
 
     # Settings that follow from the environment
 
@@ -116,9 +116,7 @@ class WarmStart:
     def _fit_step(self, groups: list[list[Rollout]]) -> list[list[Rollout]]:
         """Make a step as large as this machine has time for; returns the groups that are left of the first one."""
         learner = self.trainer.learner
-        sequences = [sequence_of(rollout) for group in groups for rollout in group]
-        packed = learner.micro_batches(Batch.of(sequences)) if any(len(each.targets) for each in sequences) else []
-        tokens = sum(micro.input_ids.numel() for micro in packed)
+        tokens = learner.packed_tokens(sequence_of(rollout) for group in groups for rollout in group)
         self._record_chosen(fit_to_size(self.config, tokens, learner.policy.device.type))
         return groups[: self.config.rollouts.prompts_per_step]
 
@@ -171,7 +169,7 @@ class WarmStart:
         how, solutions = await self._search(signal, began + SEARCH_SHARE * (self.config.limits.seconds or math.inf))
         if not self._worth(solutions, signal):
             self.trainer.first_groups = groups
-            unsolved = UNSOLVED.format(seconds=time.monotonic() - began)
+            unsolved = NO_SOLUTION.format(seconds=time.monotonic() - began)
             return WarmStartRecord("none", f"{signal.forecast} {unsolved}")
         shown = (replace(each.rollout, split=DEMONSTRATION, step=0) for each in solutions)
         self.trainer.run.write_rollouts("warm_start", 0, shown)
@@ -182,16 +180,11 @@ class WarmStart:
 
     async def _show_file(self) -> WarmStartRecord:
         trainer, config = self.trainer, self.config
-
-        def work() -> int:
-            abort = trainer.interrupts.giving_up
-            return len(
-                train_epochs(
-                    trainer.learner, self.file, config.sft, seed=config.seed, on_step=self._on_step, abort=abort
-                )
-            )
-
-        steps = await trainer.interrupts.in_thread(work)
+        learner, abort = trainer.learner, trainer.interrupts.giving_up
+        work = partial(
+            train_epochs, learner, self.file, config.sft, seed=config.seed, on_step=self._on_step, abort=abort
+        )
+        steps = len(await trainer.interrupts.in_thread(work))
         await trainer.push()
         why = f"the rows of {Path(config.sft.data or config.warm_start).name}"
         return WarmStartRecord("file", why, rows=len(self.file), steps=steps, doses=config.sft.epochs)
@@ -224,14 +217,14 @@ class WarmStart:
                 break
             if (solution := await self.solver.solve(row)) is not None:
                 found.append(solution)
-            elif not found and at >= FEWEST:
+            elif not found and at >= MIN_SOLUTIONS:
                 break
             self._on_tried("gold", len(rows), at + 1, len(found))
         return found
 
     def _worth(self, solutions: Sequence[Solution], signal: Signal) -> bool:
         """Whether there are enough of them, and they earn more than the model does by itself."""
-        if len(solutions) < FEWEST:
+        if len(solutions) < MIN_SOLUTIONS:
             return False
         paid = fmean(each.reward for each in solutions)
         helped = [signal.parts[part] for part in sorted(signal.unready) if part in signal.parts] or [signal]
@@ -264,7 +257,7 @@ class WarmStart:
 
 
 def describe_dose(signal: Signal, gold: float) -> None:
-    """Put what a dose did in place of the forecast, which is for a model that nobody has shown anything."""
+    """Replace the forecast, which is for a model that was shown nothing, by what the dose did."""
     for part in signal.parts.values():
         describe_dose(part, gold)
     if signal.parts:
@@ -276,7 +269,7 @@ def describe_dose(signal: Signal, gold: float) -> None:
 
 
 def _after_dose(signal: Signal, gold: float) -> str:
-    if _share(signal, gold) >= NEARLY_ALL:
+    if _share(signal, gold) >= NEARLY_ALL_SHARE:
         return f"Its samples earn {signal.reward:.2f} of {gold:.2f}: little is left to learn on these rows."
     if not _can_go_on(signal, gold):
         with_signal = f"{signal.spread:.0%}" if signal.spread else "None"
@@ -295,4 +288,4 @@ def _can_go_on(signal: Signal, gold: float) -> bool:
     if not signal.groups:  # a part that has no prompt among the first samples
         return True
     share = _share(signal, gold)
-    return (signal.spread >= ENOUGH_SPREAD and share >= ENOUGH_SHARE) or share >= NEARLY_ALL
+    return (signal.spread >= ENOUGH_SPREAD and share >= ENOUGH_SHARE) or share >= NEARLY_ALL_SHARE

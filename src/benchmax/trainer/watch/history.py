@@ -15,12 +15,12 @@ from benchmax.trainer.config import WatchConfig
 Groups = Sequence[Sequence[Rollout]]
 Values = Mapping[str, float]
 
-ENDS = 3
+AVERAGED_STEPS = 3
 """Steps averaged at either end of a window, against noise."""
-ROOM = 1 / 3
+ROOM_DEVIATIONS = 1 / 3
 """A mean reward this close to the best one seen, in standard deviations of a step's rewards, counts as the best. Where
 answers earn 0 or 1 that is five of six."""
-SHOWN = 4
+ROLLOUTS_NAMED = 4
 """Rollouts that an alert names."""
 REASON_CHARS = 600
 """The longest quotation of an environment's error."""
@@ -52,12 +52,12 @@ class History:
     def ends(self, name: str) -> tuple[float, float]:
         """The mean of a metric over its first and over its last few steps."""
         values = self.series(name)
-        return statistics.fmean(values[:ENDS]), statistics.fmean(values[-ENDS:])
+        return statistics.fmean(values[:AVERAGED_STEPS]), statistics.fmean(values[-AVERAGED_STEPS:])
 
     def best_and_latest_reward(self) -> tuple[float, float] | None:
         """The highest and the latest moving average of the mean reward; None while there are too few steps."""
         rewards = self.series(metrics.REWARD)
-        means = [statistics.fmean(rewards[at - ENDS : at]) for at in range(ENDS, len(rewards) + 1)]
+        means = [statistics.fmean(rewards[at - AVERAGED_STEPS : at]) for at in range(AVERAGED_STEPS, len(rewards) + 1)]
         return (max(means), means[-1]) if len(means) > 1 else None
 
     @property
@@ -88,7 +88,7 @@ class History:
 
     def has_room(self, reward: float) -> bool:
         """Whether answers earned clearly more than this mean. What was seen is the only scale there is."""
-        return self.highest - reward > ROOM * self.spread > 0
+        return self.highest - reward > ROOM_DEVIATIONS * self.spread > 0
 
 
 def reward_range(steps: Iterable[Values]) -> tuple[float | None, float | None]:
@@ -104,7 +104,7 @@ def flat(groups: Groups) -> list[Rollout]:
 
 def ids(rollouts: Iterable[Rollout]) -> list[str]:
     """The ids of the first few."""
-    return [rollout.id for rollout, _ in zip(rollouts, range(SHOWN), strict=False)]
+    return [rollout.id for rollout, _ in zip(rollouts, range(ROLLOUTS_NAMED), strict=False)]
 
 
 def lowest(groups: Groups) -> list[str]:

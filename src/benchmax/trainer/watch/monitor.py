@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass, field
-from typing import Any
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, NamedTuple
 
 from benchmax.trainer.config import WatchConfig
 from benchmax.trainer.watch import response_alarms, reward_alarms, signal_alarms, update_alarms
@@ -32,19 +31,19 @@ ALARMS: tuple[Callable[[History, Groups], Finding | None], ...] = (
 HELD_OUT_ALARMS = (reward_alarms.held_out_collapse, reward_alarms.held_out_unscored)
 
 
-@dataclass(slots=True)
-class Alert:
-    """Something to look at."""
+class Alert(NamedTuple):
+    """A finding to look at, with the alarm and the step that it comes from."""
 
     kind: str
     step: int
     message: str
-    evidence: dict[str, Any] = field(default_factory=dict)
-    rollouts: list[str] = field(default_factory=list)
-    """Ids of rollouts that show it."""
+    evidence: dict[str, Any]
+    rollouts: Sequence[str]
 
     def to_dict(self) -> dict[str, Any]:
-        return {name: value for name, value in asdict(self).items() if name != "kind"} | {"alert": self.kind}
+        found = self._asdict()
+        found["alert"] = found.pop("kind")
+        return found
 
 
 class Monitor:
@@ -75,7 +74,7 @@ class Monitor:
             window_over = kind not in self._raised or step - self._raised[kind] >= self.history.config.window
             if finding is not None and window_over:
                 self._raised[kind] = step
-                alerts.append(Alert(kind, step, finding.message, finding.evidence, list(finding.rollouts)))
+                alerts.append(Alert(kind, step, *finding))
         return alerts
 
     def state(self) -> dict[str, Any]:

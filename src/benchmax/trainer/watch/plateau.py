@@ -5,31 +5,25 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from benchmax.trainer.progress import STUCK
+from benchmax.trainer.progress import STUCK_EVALUATIONS
 
 if TYPE_CHECKING:
     from benchmax.trainer.loop import Trainer
 
-FACTOR = 0.5
-SMALLEST = 0.1
+LR_FACTOR = 0.5
+MIN_LR_SHARE = 0.1
 """The smallest share of the configured learning rate."""
 
 
-class PlateauDecay:
-    """Lowers the learning rate of a run whose evaluations get no better."""
-
-    def __init__(self, trainer: Trainer) -> None:
-        self._trainer = trainer
-
-    @property
-    def is_due(self) -> bool:
-        return self._trainer.config.optim.cooling and self._trainer.learner.optimizer.ceiling > SMALLEST
-
-    def decay(self) -> None:
-        optimizer = self._trainer.learner.optimizer
-        optimizer.lower_ceiling(FACTOR, SMALLEST)
-        lr = optimizer.lr * optimizer.ceiling
-        self._trainer.emit(
-            "cooled", step=self._trainer.progress.step, lr=lr,
-            message=f"{STUCK} evaluations in a row got no better: the learning rate is {lr:.1e} at most from here on.",
-        )  # fmt: skip
+def decay_learning_rate(trainer: Trainer) -> None:
+    """Lower the learning rate of a run whose evaluations get no better, unless it is low already."""
+    optimizer = trainer.learner.optimizer
+    if not trainer.config.optim.cooling or optimizer.ceiling <= MIN_LR_SHARE:
+        return
+    optimizer.lower_ceiling(LR_FACTOR, MIN_LR_SHARE)
+    lr = optimizer.lr * optimizer.ceiling
+    trainer.emit(
+        "cooled", step=trainer.progress.step, lr=lr,
+        message=f"{STUCK_EVALUATIONS} evaluations in a row got no better: the learning rate is {lr:.1e} at most from "
+        "here on.",
+    )  # fmt: skip

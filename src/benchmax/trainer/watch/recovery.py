@@ -28,16 +28,16 @@ REMEDIES = {
     "entropy_collapse": "entropy",
 }
 """The alerts after which a run goes back, and what it goes on with: a smaller step, or more entropy."""
-CERTAIN = ("held_out_collapse", "not_finite")
-"""Alerts that need no confirmation."""
-LOST = 0.2
+NEED_NO_CONFIRMATION = ("held_out_collapse", "not_finite")
+"""Alerts that the held-out rows need not confirm."""
+LOST_SHARE = 0.2
 """The share of the range of rewards that held-out rows must have lost."""
-SMALLER = 0.3
+LR_FACTOR = 0.3
 """What is left of the learning rate after going back."""
-WARMER = 1.15
-"""The factor of the sampling temperature for more entropy, up to `HOTTEST`."""
-HOTTEST = 1.5
-CHANGED = 0.3
+TEMPERATURE_FACTOR = 1.15
+"""The factor of the sampling temperature for more entropy, up to `MAX_TEMPERATURE`."""
+MAX_TEMPERATURE = 1.5
+CHANGED_SHARE = 0.3
 """The share of the range of rewards by which the same weights must earn differently for the reward to have changed."""
 NOT_FINITE_STEPS = 3
 """Steps in a row with a non-finite update after which a run goes back: a single one is left out and harmless."""
@@ -52,9 +52,8 @@ class CollapseRecovery:
         self._not_finite: Alert | None = None
         self._skipped_steps = 0
         """Steps in a row whose update was left out."""
-        self.exhausted = False
-        """Whether the run went back as often as it may."""
         self.diagnosis = ""
+        """Why the run collapsed, once it went back as often as it may."""
 
     @property
     def is_due(self) -> bool:
@@ -80,7 +79,7 @@ class CollapseRecovery:
         """Go back to the last good checkpoint, or end with the diagnosis, if the held-out rows confirm the alert."""
         alert = self._alert
         assert alert is not None
-        confirmed = alert.kind in CERTAIN or await self._confirmed()
+        confirmed = alert.kind in NEED_NO_CONFIRMATION or await self._confirmed()
         self._alert = None  # only now: the evaluation that confirms an alert raises another for the same collapse
         if not confirmed:
             return
@@ -115,15 +114,17 @@ class CollapseRecovery:
         if trainer.progress.evaluated != trainer.progress.step:
             await trainer.evaluate()
         now = trainer.progress.last
-        return now is not None and trainer.progress.best - now > LOST * trainer.monitor.history.reward_span
+        return now is not None and trainer.progress.best - now > LOST_SHARE * trainer.monitor.history.reward_span
 
     def _apply_remedy(self, remedy: str, share: float, temperature: float) -> str:
         """Change what the run goes on with; returns a description of it."""
         learner = self._trainer.learner
-        learner.optimizer.share = min(learner.optimizer.share, share) * (SMALLER if remedy == "step" else 1.0)
+        learner.optimizer.share = min(learner.optimizer.share, share) * (LR_FACTOR if remedy == "step" else 1.0)
         if remedy == "step":
             return f"on with a learning rate of {learner.optimizer.lr * learner.optimizer.share:.1e}"
-        learner.policy.temperature = min(HOTTEST, max(temperature, learner.policy.temperature) * WARMER)
+        learner.policy.temperature = min(
+            MAX_TEMPERATURE, max(temperature, learner.policy.temperature) * TEMPERATURE_FACTOR
+        )
         return f"on with a sampling temperature of {learner.policy.temperature:.2f}"
 
     def _last_good(self) -> Checkpoint | None:
@@ -140,7 +141,7 @@ class CollapseRecovery:
             return
         values, _ = await trainer.play_held_out("eval")
         now = trainer.counted(values)
-        if now is not None and abs(now - progress.last) > CHANGED * trainer.monitor.history.reward_span:
+        if now is not None and abs(now - progress.last) > CHANGED_SHARE * trainer.monitor.history.reward_span:
             raise RewardError(
                 f"The reward has changed: the weights of step {good.step} earn {now:.2f} on the held-out rows, where "
                 f"they earned {progress.last:.2f}. Put compute_reward or its judge right, then resume the run."
@@ -156,7 +157,6 @@ class CollapseRecovery:
             )
         advice = ". ".join(alert.message.split(". ")[1:]) or "Read the rollouts of the last steps."
         self.diagnosis = ". ".join([*parts, advice])
-        self.exhausted = True
         self._trainer.emit("collapsed", step=progress.step, alert=alert.kind, message=self.diagnosis)
 
 

@@ -7,7 +7,17 @@ from collections.abc import Sequence
 
 from benchmax import metrics
 from benchmax.rollouts.record import Termination
-from benchmax.trainer.watch.history import ENDS, Finding, Groups, History, does_not_fit, flat, ids, longest, sampled
+from benchmax.trainer.watch.history import (
+    AVERAGED_STEPS,
+    Finding,
+    Groups,
+    History,
+    does_not_fit,
+    flat,
+    ids,
+    longest,
+    sampled,
+)
 
 
 def length_blow_up(history: History, groups: Groups) -> Finding | None:
@@ -18,7 +28,7 @@ def length_blow_up(history: History, groups: Groups) -> Finding | None:
     first, now = history.ends(metrics.RESPONSE_TOKENS)
     reward_before, reward_now = history.ends(metrics.REWARD)
     gained = reward_now - reward_before
-    cut = statistics.fmean(history.series(metrics.TRUNCATED)[-ENDS:] or [0.0])
+    cut = statistics.fmean(history.series(metrics.TRUNCATED)[-AVERAGED_STEPS:] or [0.0])
     in_vain = gained < 0.05 * history.reward_span
     if now <= 2 * first or now - first <= 8 or not (in_vain or cut > 0.5):
         return None
@@ -32,13 +42,13 @@ def length_blow_up(history: History, groups: Groups) -> Finding | None:
 
 
 def all_cut_off(history: History, groups: Groups) -> Finding | None:
-    shares = history.series(metrics.TRUNCATED)[-ENDS:]
-    if len(shares) < ENDS or min(shares) < 0.95:
+    shares = history.series(metrics.TRUNCATED)[-AVERAGED_STEPS:]
+    if len(shares) < AVERAGED_STEPS or min(shares) < 0.95:
         return None
     return Finding(
-        f"{statistics.fmean(shares):.0%} of the answers of the last {ENDS} steps were cut off at {_cut_at(groups)}. "
-        "Raise it if they need the room; if not, the model does not end its turn: lower optim.lr if it once did, or "
-        "show it how in a warm start.",
+        f"{statistics.fmean(shares):.0%} of the answers of the last {AVERAGED_STEPS} steps were cut off at "
+        f"{_cut_at(groups)}. Raise it if they need the room; if not, the model does not end its turn: lower optim.lr "
+        "if it once did, or show it how in a warm start.",
         {"truncated": shares[-1]},
         longest(groups),
     )
@@ -65,10 +75,10 @@ def repetition(history: History, groups: Groups) -> Finding | None:
     )
 
 
-def is_repetitive(tokens: Sequence[int], size: int = 4) -> bool:
-    """Whether most of the `size`-grams of a longer text occur more than once."""
-    count = len(tokens) - size + 1
-    return count >= 16 and len({tuple(tokens[i : i + size]) for i in range(count)}) < 0.5 * count
+def is_repetitive(tokens: Sequence[int]) -> bool:
+    """Whether most runs of four tokens in a longer text occur more than once."""
+    count = len(tokens) - 3
+    return count >= 16 and len({tuple(tokens[i : i + 4]) for i in range(count)}) < 0.5 * count
 
 
 def too_long(history: History, groups: Groups) -> Finding | None:

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 
 from benchmax import metrics
 from benchmax.trainer.watch.history import (
-    ENDS,
+    AVERAGED_STEPS,
     Finding,
     Groups,
     History,
@@ -19,9 +19,9 @@ from benchmax.trainer.watch.history import (
     most_common_error,
 )
 
-SURE = 2.5
+STANDARD_ERRORS = 2.5
 """Standard errors by which a mean must have fallen, to be more than chance."""
-STILL = 0.02
+UNMOVED_SHARE = 0.02
 """A smaller part of the range of rewards seen is no change of the mean."""
 MOST_UNSCORED = 0.25
 """A larger share of rollouts without a reward raises an alert."""
@@ -34,9 +34,9 @@ def reward_collapse(history: History, groups: Groups) -> Finding | None:
     if found is None:
         return None
     best, now = found
-    sampled_groups = sum(values.get(metrics.GROUPS, 0.0) for values in history.steps[-ENDS:])
+    sampled_groups = sum(values.get(metrics.GROUPS, 0.0) for values in history.steps[-AVERAGED_STEPS:])
     # Prompts differ in difficulty, so two means of a few steps differ by chance too.
-    chance = SURE * history.spread * math.sqrt(2 / sampled_groups) if sampled_groups else 0.0
+    chance = STANDARD_ERRORS * history.spread * math.sqrt(2 / sampled_groups) if sampled_groups else 0.0
     if not _collapsed(history, best, now) or best - now <= chance:
         return None
     return _fell("The mean reward", best, now, groups)
@@ -46,7 +46,7 @@ def held_out_collapse(history: History, best: float | None, now: float | None, g
     if best is None or now is None or not _collapsed(history, best, now):
         return None
     rewards = [rollout.reward for rollout in flat(groups) if rollout.reward is not None]
-    chance = SURE * _spread_of(history, rewards, best) * math.sqrt(2 / len(rewards)) if rewards else 0.0
+    chance = STANDARD_ERRORS * _spread_of(history, rewards, best) * math.sqrt(2 / len(rewards)) if rewards else 0.0
     return _fell("The mean held-out reward", best, now, groups) if best - now > chance else None
 
 
@@ -73,15 +73,15 @@ def _fell(what: str, best: float, now: float, groups: Groups) -> Finding:
 
 def all_equal(history: History, groups: Groups) -> Finding | None:
     """Every sample of every group earns the same, and less than was reached: nothing leads back up."""
-    recent, found = history.steps[-ENDS:], history.best_and_latest_reward()
+    recent, found = history.steps[-AVERAGED_STEPS:], history.best_and_latest_reward()
     if found is None or any(values.get(metrics.GROUPS_USED) for values in recent):
         return None
     best, now = found
     if not best - now > 0.1 * history.reward_span > 0:
         return None
     return Finding(
-        f"For {ENDS} steps all samples of each prompt earned the same, {now:.2f} on average where {best:.2f} was "
-        "reached. Go back to the best checkpoint and lower optim.lr.",
+        f"For {AVERAGED_STEPS} steps all samples of each prompt earned the same, {now:.2f} on average where {best:.2f} "
+        "was reached. Go back to the best checkpoint and lower optim.lr.",
         {"best": best, "now": now},
         lowest(groups),
     )
@@ -94,7 +94,7 @@ def not_moving(history: History, groups: Groups) -> Finding | None:
         return None
     before, now = statistics.fmean(rewards[-2 * window : -window]), statistics.fmean(rewards[-window:])
     seen = history.highest - min(history.series(metrics.REWARD_MIN), default=math.inf)
-    if abs(now - before) >= STILL * seen or not history.has_room(now):
+    if abs(now - before) >= UNMOVED_SHARE * seen or not history.has_room(now):
         return None
     lr, best = latest.get(metrics.LEARNING_RATE, 0.0), history.highest
     return Finding(
@@ -114,7 +114,7 @@ def _other_lr(lr: float) -> str:
 
 
 def component_saturated(history: History, groups: Groups) -> Finding | None:
-    """One easy component is paid in full while another never is: the model has found the cheap half of the reward."""
+    """One easy component is earned in full while another never is: the model has found the cheap half of the reward."""
     window, tops = history.config.window, history.component_maxima
     recent = {name: history.series(metrics.component(name))[-window:] for name in _components(history)}
     full = {name: values for name, values in recent.items() if len(values) >= window}

@@ -7,11 +7,11 @@ import math
 import statistics
 
 from benchmax import metrics
-from benchmax.trainer.watch.history import ENDS, Finding, Groups, History, longest, lowest
+from benchmax.trainer.watch.history import AVERAGED_STEPS, Finding, Groups, History, longest, lowest
 
 
 def entropy_collapse(history: History, groups: Groups) -> Finding | None:
-    rewards = history.series(metrics.REWARD)[-ENDS:]
+    rewards = history.series(metrics.REWARD)[-AVERAGED_STEPS:]
     if len(history.series(metrics.ENTROPY)) < history.config.window or not rewards:
         return None
     first, now = history.ends(metrics.ENTROPY)
@@ -29,7 +29,7 @@ def entropy_collapse(history: History, groups: Groups) -> Finding | None:
 
 def entropy_blow_up(history: History, groups: Groups) -> Finding | None:
     """The model comes close to drawing tokens evenly; one that began like that has not lost anything."""
-    if len(history.series(metrics.ENTROPY)) < 2 * ENDS or history.vocabulary < 2:
+    if len(history.series(metrics.ENTROPY)) < 2 * AVERAGED_STEPS or history.vocabulary < 2:
         return None
     most = math.log(history.vocabulary)
     first, now = history.ends(metrics.ENTROPY)

@@ -11,16 +11,11 @@ from benchmax.envs.code.levels.task import MakeTask, TaskPlan
 _WORDS = ("low", "high", "small", "large", "cold", "warm", "slow", "fast", "open", "closed", "red", "blue", "yes", "no")
 
 
-def _distinct(draw: random.Random, count: int) -> list[str]:
-    return draw.sample(_WORDS, count)
-
-
 def grade(draw: random.Random) -> TaskPlan:
     low, gap = draw.randint(5, 40), draw.randint(5, 40)
-    high, (a, b, c) = low + gap, _distinct(draw, 3)
+    high, (a, b, c) = low + gap, draw.sample(_WORDS, 3)
     return TaskPlan(
-        "grade",
-        "n",
+        "grade(n)",
         f"{a!r} if n is below {low}, {b!r} if it is below {high}, and {c!r} otherwise",
         f"if n < {low}:\n    return {a!r}\nif n < {high}:\n    return {b!r}\nreturn {c!r}",
         lambda n: (a, b, c)[(n >= low) + (n >= high)],
@@ -35,8 +30,7 @@ def clamp(draw: random.Random) -> TaskPlan:
     low, high = draw.randint(-20, 10), draw.randint(11, 60)
     add = draw.randint(2, 9)
     return TaskPlan(
-        "clamp",
-        "n",
+        "clamp(n)",
         f"n plus {add}, but never less than {low} and never more than {high}",
         f"return max({low}, min({high}, n + {add}))",
         lambda n: low if n + add < low else high if n + add > high else n + add,
@@ -47,10 +41,9 @@ def clamp(draw: random.Random) -> TaskPlan:
 
 def fizz(draw: random.Random) -> TaskPlan:
     p, q = draw.sample((2, 3, 4, 5, 7), 2)
-    a, b, both = _distinct(draw, 3)
+    a, b, both = draw.sample(_WORDS, 3)
     return TaskPlan(
-        "say",
-        "n",
+        "say(n)",
         f"{both!r} if n is divisible by {p} and {q}, {a!r} if only by {p}, {b!r} if only by {q}, otherwise n as text",
         f"if n % {p} == 0 and n % {q} == 0:\n    return {both!r}\nif n % {p} == 0:\n    return {a!r}\n"
         f"if n % {q} == 0:\n    return {b!r}\nreturn str(n)",
@@ -64,8 +57,7 @@ def tariff(draw: random.Random) -> TaskPlan:
     free, first, second = draw.randint(3, 10), draw.randint(2, 6), draw.randint(7, 12)
     limit = free + draw.randint(5, 20)
     return TaskPlan(
-        "cost",
-        "units",
+        "cost(units)",
         f"the price of units: the first {free} are free, each one up to {limit} costs {first}, each one above costs "
         f"{second}; a negative number costs 0",
         f"paid = max(0, min(units, {limit}) - {free})\nabove = max(0, units - {limit})\n"
@@ -82,8 +74,7 @@ def at_place(draw: random.Random) -> TaskPlan:
     where = f"item number {place} of items, counted from {'the end' if end else 'the start'} beginning with 1"
     code = f"items[-{place}]" if end else f"items[{place - 1}]"
     return TaskPlan(
-        "pick",
-        "items",
+        "pick(items)",
         f"{where}, or {otherwise} if there are not so many",
         f"if len(items) < {place}:\n    return {otherwise}\nreturn {code}",
         lambda items: otherwise if len(items) < place else (items[::-1] if end else items)[place - 1],
@@ -95,8 +86,7 @@ def at_place(draw: random.Random) -> TaskPlan:
 def average(draw: random.Random) -> TaskPlan:
     least, otherwise = draw.randint(-5, 20), draw.randint(-9, 9)
     return TaskPlan(
-        "average",
-        "numbers",
+        "average(numbers)",
         f"the average of the numbers that are at least {least}, rounded down, or {otherwise} if there are none",
         f"kept = [x for x in numbers if x >= {least}]\nreturn sum(kept) // len(kept) if kept else {otherwise}",
         lambda numbers: _average([x for x in numbers if not x < least], otherwise),
@@ -112,10 +102,9 @@ def _average(kept: list[int], otherwise: int) -> int:
 
 def password(draw: random.Random) -> TaskPlan:
     length, digits = draw.randint(4, 8), draw.randint(1, 3)
-    good, bad = _distinct(draw, 2)
+    good, bad = draw.sample(_WORDS, 2)
     return TaskPlan(
-        "check",
-        "text",
+        "check(text)",
         f"{good!r} if text has at least {length} characters and at least {digits} of them are digits, "
         f"otherwise {bad!r}",
         f"count = sum(c.isdigit() for c in text)\nreturn {good!r} if len(text) >= {length} and count >= "
@@ -135,19 +124,15 @@ def _mixed(draw: random.Random, length: int, digits: int) -> str:
 
 
 def plural(draw: random.Random) -> TaskPlan:
-    ending, replaced = (
-        draw.choice((("y", "ies"), ("f", "ves"), ("s", "ses"), ("r", "rren"))),
-        draw.choice(("s", "n", "en")),
-    )
-    letters, new = ending
+    letters, new = draw.choice((("y", "ies"), ("f", "ves"), ("s", "ses"), ("r", "rren")))
+    added = draw.choice(("s", "n", "en"))
     return TaskPlan(
-        "plural",
-        "word",
-        f"word with its final {letters!r} replaced by {new!r} if it ends so, with {replaced!r} added otherwise, "
+        "plural(word)",
+        f"word with its final {letters!r} replaced by {new!r} if it ends so, with {added!r} added otherwise, "
         "and '' if it is empty",
         f"if not word:\n    return ''\nif word.endswith({letters!r}):\n    return word[:-1] + {new!r}\n"
-        f"return word + {replaced!r}",
-        lambda word: f"{word.removesuffix(letters)}{new if word[-1] == letters else replaced}" if word else word,
+        f"return word + {added!r}",
+        lambda word: f"{word.removesuffix(letters)}{new if word[-1] == letters else added}" if word else word,
         lambda draw: [inputs.word(draw) + draw.choice((letters, "", ""))],
         edges=[[""], [letters]],
     )
@@ -155,10 +140,9 @@ def plural(draw: random.Random) -> TaskPlan:
 
 def sign(draw: random.Random) -> TaskPlan:
     width = draw.randint(2, 15)
-    a, b, c = _distinct(draw, 3)
+    a, b, c = draw.sample(_WORDS, 3)
     return TaskPlan(
-        "compare",
-        "a, b",
+        "compare(a, b)",
         f"{a!r} if a is more than {width} greater than b, {b!r} if b is more than {width} greater than a, "
         f"otherwise {c!r}",
         f"if a - b > {width}:\n    return {a!r}\nif b - a > {width}:\n    return {b!r}\nreturn {c!r}",
@@ -174,11 +158,10 @@ def _pair(draw: random.Random, width: int) -> list[int]:
 
 
 def days(draw: random.Random) -> TaskPlan:
-    grace, rate, most = draw.randint(1, 10), draw.randint(2, 9), 0
+    grace, rate = draw.randint(1, 10), draw.randint(2, 9)
     most = rate * draw.randint(4, 12)
     return TaskPlan(
-        "fine",
-        "days",
+        "fine(days)",
         f"the fine for a book that is days late: nothing up to {grace} days, then {rate} for each further day, "
         f"but at most {most}",
         f"if days <= {grace}:\n    return 0\nreturn min({most}, (days - {grace}) * {rate})",
@@ -194,8 +177,7 @@ def lookup(draw: random.Random) -> TaskPlan:
     otherwise = draw.randint(-9, 0)
     listed = ", ".join(f"{value} for {key!r}" for key, value in table.items())
     return TaskPlan(
-        "price",
-        "name",
+        "price(name)",
         f"{listed}, and {otherwise} for any other name; capital letters do not matter",
         f"prices = {table!r}\nreturn prices.get(name.lower(), {otherwise})",
         lambda name: next((value for key, value in table.items() if key == name.casefold()), otherwise),
@@ -212,8 +194,7 @@ def split_text(draw: random.Random) -> TaskPlan:
     mark, place = draw.choice(",;:|/"), draw.randint(1, 3)
     otherwise = draw.choice(_WORDS)
     return TaskPlan(
-        "field",
-        "line",
+        "field(line)",
         f"part number {place} of line, split at {mark!r} and counted from 1, without spaces around it; "
         f"{otherwise!r} if there is no such part or it is empty",
         f"parts = line.split({mark!r})\nif len(parts) < {place}:\n    return {otherwise!r}\n"
@@ -235,8 +216,7 @@ def second(draw: random.Random) -> TaskPlan:
     least = draw.randint(2, 3)
     place = {2: "second", 3: "third"}[least]
     return TaskPlan(
-        "find",
-        "numbers",
+        "find(numbers)",
         f"the {place} {kind} of the different values in numbers, or {otherwise} if there are fewer than {least}",
         f"{code}\nreturn values[{least - 1}] if len(values) >= {least} else {otherwise}",
         lambda numbers: _ranked(numbers, largest, least, otherwise),
@@ -253,7 +233,6 @@ def _ranked(numbers: list[int], largest: bool, place: int, otherwise: int) -> in
     return otherwise if not left else max(left) if largest else min(left)
 
 
-def makers() -> list[MakeTask]:
-    return [
-        grade, clamp, fizz, tariff, at_place, average, password, plural, sign, days, lookup, split_text, second,
-    ]  # fmt: skip
+MAKERS: tuple[MakeTask, ...] = (
+    grade, clamp, fizz, tariff, at_place, average, password, plural, sign, days, lookup, split_text, second,
+)  # fmt: skip

@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 import random
-from typing import Any
+from collections.abc import Callable, Sequence
+from typing import Any, TypeAlias
 
+DrawArgs: TypeAlias = Callable[[random.Random], Sequence[Any]]
+"""Draws the arguments of a call."""
 WORDS = (
     "apple", "river", "stone", "cloud", "tiger", "lemon", "paper", "green", "house", "music", "seven", "table", "onion",
     "level", "radar", "civic", "banana", "silver", "window", "letter", "coffee", "garden", "planet", "yellow", "bottle",
 )  # fmt: skip
 LETTERS = "abcdeilmnorst"
-
-
-def number(draw: random.Random) -> int:
-    return draw.randint(-40, 80)
 
 
 def numbers(draw: random.Random, low: int = -20, high: int = 40) -> list[int]:

@@ -6,7 +6,8 @@ import random
 from collections.abc import Sequence
 
 from benchmax.envs.code.levels import inputs
-from benchmax.envs.code.levels.operations import Constants, DrawArgs, Op
+from benchmax.envs.code.levels.inputs import DrawArgs
+from benchmax.envs.code.levels.operations import Constants, Op
 from benchmax.envs.code.levels.task import MakeTask, TaskPlan
 
 NUMBERS = (
@@ -79,16 +80,16 @@ def _maker(op: Op, params: Sequence[str], names: Sequence[str], args: DrawArgs) 
     def make(draw: random.Random) -> TaskPlan:
         param, constant = draw.choice(params), draw.randint(2, 6 if op.counts else 40)
         step = op.step(param, Constants.of(constant, draw.randint(2, 20)))
-        return TaskPlan(draw.choice(names), param, step.says, f"return {step.code}", step.right, args, shown=1)
+        signature = f"{draw.choice(names)}({param})"
+        return TaskPlan(signature, step.says, f"return {step.code}", step.right, args, shown=1)
 
     return make
 
 
-def makers() -> list[MakeTask]:
-    """One for each operation."""
-    kinds: list[tuple[tuple[Op, ...], Sequence[str], Sequence[str], DrawArgs]] = [
-        (NUMBERS, ("x", "n", "a"), ("f", "calc", "change"), lambda draw: [inputs.number(draw)]),
-        (TEXTS, ("s", "text", "word"), ("f", "edit", "change"), lambda draw: [inputs.word(draw)]),
-        (LISTS, ("xs", "items", "values"), ("f", "pick", "change"), lambda draw: [inputs.numbers(draw, -10, 45)]),
-    ]
-    return [_maker(op, params, names, args) for ops, params, names, args in kinds for op in ops]
+_KINDS: tuple[tuple[tuple[Op, ...], Sequence[str], Sequence[str], DrawArgs], ...] = (
+    (NUMBERS, ("x", "n", "a"), ("f", "calc", "change"), lambda draw: [draw.randint(-40, 80)]),
+    (TEXTS, ("s", "text", "word"), ("f", "edit", "change"), lambda draw: [inputs.word(draw)]),
+    (LISTS, ("xs", "items", "values"), ("f", "pick", "change"), lambda draw: [inputs.numbers(draw, -10, 45)]),
+)
+MAKERS = [_maker(op, params, names, args) for ops, params, names, args in _KINDS for op in ops]
+"""One for each operation."""

@@ -1,4 +1,4 @@
-"""A solution with one thing wrong in it: which calls tell it from the right one?
+"""A solution with one thing wrong in it: which calls expose the mistake?
 
 All mutants of a solution are one compiled function that asks at each place which of them it is:
 `x > 3` becomes `(x >= 3) if _mutant == 1 else (x > 4) if _mutant == 2 else … else (x > 3)`.
@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from typing import Any, TypeVar
 
 FAILED = object()
-"""What a call returned that raised an error, or did not end."""
+"""Stands for the result of a call that raised an error, or did not end."""
 _TURNS = 300
 """Turns of `while` in one call."""
 _COMPARED: dict[type[ast.cmpop], tuple[type[ast.cmpop], ...]] = {
@@ -58,7 +58,7 @@ class Mutants:
         except Exception:
             return FAILED
 
-    def told(self, mutant: int, args: Sequence[Any], right: Any) -> bool:
+    def exposes(self, mutant: int, args: Sequence[Any], right: Any) -> bool:
         """Whether the call shows that it is a mutant."""
         value = self.returned(mutant, args)
         return type(value) is not type(right) or bool(value != right)

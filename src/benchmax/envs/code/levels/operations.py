@@ -7,14 +7,10 @@
 
 from __future__ import annotations
 
-import random
-from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple, TypeAlias
+from collections.abc import Callable
+from typing import Any, NamedTuple
 
 from benchmax.envs.code.levels.inputs import LETTERS, WORDS
-
-DrawArgs: TypeAlias = Callable[[random.Random], Sequence[Any]]
-"""Draws the arguments of a call."""
 
 
 class Constants(NamedTuple):

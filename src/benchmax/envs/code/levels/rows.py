@@ -7,13 +7,14 @@ from collections.abc import Sequence
 from typing import Any
 
 from benchmax.envs.code.levels import algorithms, cases, lines, steps
-from benchmax.envs.code.levels.task import MakeTask, Task
+from benchmax.envs.code.levels.task import MakeTask
+from benchmax.envs.generated_tasks import draw_different
 
 LEVELS: dict[str, Sequence[MakeTask]] = {
-    "lines": lines.makers(),
-    "steps": steps.makers(),
-    "cases": cases.makers(),
-    "algorithms": algorithms.makers(),
+    "lines": lines.MAKERS,
+    "steps": steps.MAKERS,
+    "cases": cases.MAKERS,
+    "algorithms": algorithms.MAKERS,
 }
 DEFAULT_LEVEL = "lines"
 ROWS = 1_000
@@ -23,23 +24,16 @@ _TRIES = 50
 
 def make_rows(level: str = DEFAULT_LEVEL, *, rows: int | None = ROWS, seed: int = 0) -> list[dict[str, Any]]:
     """Different questions of a level, the same for the same seed; fewer where the level has no more."""
-    draw = random.Random(f"{level} {seed}")
-    makers, wanted = list(LEVELS[level]), ROWS if rows is None else rows
-    found: dict[str, Task] = {}
-    while makers and len(found) < wanted:
-        for make in list(makers):
-            if not _add_task(make, draw, found):
-                makers.remove(make)
-    made = [task.as_row(level) for task in found.values()][:wanted]
-    draw.shuffle(made)
-    return made
+    rng, asked = random.Random(f"{level} {seed}"), set[str]()
 
+    def draw(make: MakeTask) -> dict[str, Any] | None:
+        plan = make(rng)
+        row = None if plan.key in asked else plan.row(rng)
+        if row is not None:
+            asked.add(plan.key)
+        return row
 
-def _add_task(make: MakeTask, draw: random.Random, found: dict[str, Task]) -> bool:
-    """Whether there was one more."""
-    for _ in range(_TRIES):
-        plan = make(draw)
-        if plan.key not in found and (task := plan.task(draw)) is not None:
-            found[plan.key] = task
-            return True
-    return False
+    wanted = ROWS if rows is None else rows
+    found = draw_different(LEVELS[level], draw, lambda row: row["prompt"], wanted, _TRIES)
+    rng.shuffle(found)
+    return [{**row, "level": level} for row in found]

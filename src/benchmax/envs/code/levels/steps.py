@@ -7,7 +7,8 @@ from collections.abc import Sequence
 from typing import Any, TypeAlias
 
 from benchmax.envs.code.levels import inputs
-from benchmax.envs.code.levels.operations import Constants, DrawArgs, Op
+from benchmax.envs.code.levels.inputs import DrawArgs
+from benchmax.envs.code.levels.operations import Constants, Op
 from benchmax.envs.code.levels.task import MakeTask, TaskPlan
 
 Kinds: TypeAlias = Sequence[tuple[Op, ...]]
@@ -19,8 +20,9 @@ KEEP = (
     Op("keep the even ones", "[x for x in {v} if x % 2 == 0]", lambda v, k: [x for x in v if not x % 2]),
     Op("keep the odd ones", "[x for x in {v} if x % 2]", lambda v, k: [x for x in v if x % 2 == 1]),
     Op("remove the last one", "{v}[:-1]", lambda v, k: list(v[: len(v) - 1]) if v else []),
-    Op("keep only the first of equal ones", "list(dict.fromkeys({v}))", lambda v, k: _once(v)),
-)
+    Op("keep only the first of equal ones", "list(dict.fromkeys({v}))",
+       lambda v, k: [x for n, x in enumerate(v) if x not in v[:n]]),
+)  # fmt: skip
 CHANGE = (
     Op("add {c} to each", "[x + {c} for x in {v}]", lambda v, k: [k.c + x for x in v]),
     Op("multiply each by {c}", "[x * {c} for x in {v}]", lambda v, k: [k.c * x for x in v]),
@@ -66,18 +68,11 @@ END_WORDS = (
 )  # fmt: skip
 
 
-def _once(items: Sequence[Any]) -> list[Any]:
-    return [x for n, x in enumerate(items) if x not in items[:n]]
-
-
 def _joined(words: Sequence[str], between: str) -> str:
-    text = ""
-    for place, word in enumerate(words):
-        text += (between if place else "") + word
-    return text
+    return "".join((between if place else "") + word for place, word in enumerate(words))
 
 
-def _maker(params: Sequence[str], noun: str, kinds: Kinds, args: DrawArgs) -> MakeTask:
+def _maker(noun: str, params: Sequence[str], kinds: Kinds, args: DrawArgs) -> MakeTask:
     def make(draw: random.Random) -> TaskPlan:
         param = draw.choice(params)
         steps = [draw.choice(kind).step(param, Constants.of(draw.randint(2, 20))) for kind in kinds]
@@ -87,21 +82,26 @@ def _maker(params: Sequence[str], noun: str, kinds: Kinds, args: DrawArgs) -> Ma
                 value = step.right(value)
             return value
 
-        asked = f"what these steps do with {noun} in {param}: " + ", ".join(step.says for step in steps)
+        asked = f"what these steps do with the {noun} in {param}: " + ", ".join(step.says for step in steps)
         body = "".join(f"{param} = {step.code}\n" for step in steps[:-1]) + f"return {steps[-1].code}"
         name = draw.choice(("process", "steps", "work", "apply"))
-        return TaskPlan(name, param, asked, body, right, args, edges=[[[]]])
+        return TaskPlan(f"{name}({param})", asked, body, right, args, edges=[[[]]])
 
     return make
 
 
-def makers() -> list[MakeTask]:
-    numbers, words = ("xs", "numbers", "values"), ("words", "names", "items")
-    chains: list[Kinds] = [
-        (KEEP, END), (CHANGE, END), (KEEP, CHANGE, END), (CHANGE, KEEP, END), (KEEP, CHANGE, KEEP, END),
-    ]  # fmt: skip
-    of_words: list[Kinds] = [(KEEP_WORDS, END_WORDS), (CHANGE_WORDS, END_WORDS), (KEEP_WORDS, CHANGE_WORDS, END_WORDS)]
-    return [
-        *(_maker(numbers, "the numbers", kinds, lambda draw: [inputs.numbers(draw)]) for kinds in chains),
-        *(_maker(words, "the words", kinds, lambda draw: [inputs.words(draw)]) for kinds in of_words),
-    ]
+_OF_NUMBERS: tuple[Kinds, ...] = (
+    (KEEP, END), (CHANGE, END), (KEEP, CHANGE, END), (CHANGE, KEEP, END), (KEEP, CHANGE, KEEP, END),
+)  # fmt: skip
+_OF_WORDS: tuple[Kinds, ...] = (
+    (KEEP_WORDS, END_WORDS),
+    (CHANGE_WORDS, END_WORDS),
+    (KEEP_WORDS, CHANGE_WORDS, END_WORDS),
+)
+MAKERS = [
+    *(
+        _maker("numbers", ("xs", "numbers", "values"), kinds, lambda draw: [inputs.numbers(draw)])
+        for kinds in _OF_NUMBERS
+    ),
+    *(_maker("words", ("words", "names", "items"), kinds, lambda draw: [inputs.words(draw)]) for kinds in _OF_WORDS),
+]

@@ -125,10 +125,9 @@ class _Builder:
 
     def _contact(self, first: str, last: str, account: Row) -> None:
         domain = account["Name"].lower().replace(" ", "-")
-        person = _person(first, last, domain)
         made = self._add(
-            "Contact", AccountId=account["Id"], **person, Phone=f"555-{self._rng.randrange(2000, 9999)}",
-            CreatedDate=account["CreatedDate"],
+            "Contact", AccountId=account["Id"], **_person(first, last, domain),
+            Phone=f"555-{self._rng.randrange(2000, 9999)}", CreatedDate=account["CreatedDate"],
         )  # fmt: skip
         self._contacts[account["Id"]].append(made["Id"])
 
@@ -178,12 +177,12 @@ class _Builder:
         item = self._rng.choice([item for bought, item in self._bought[account["Id"]] if bought <= day])
         product = self._sold[item["Product2Id"]]
         issue = self._issue_of(product)
-        owners = [agent["Id"] for agent in self._rng.sample(self._company.tables["User"], self._owners())]
+        count = self._rng.choice((1, 1, 1, 1, 1, 1, 1, 2, 2, 3))
+        owners = [agent["Id"] for agent in self._rng.sample(self._company.tables["User"], count)]
         created = self._time(day)
-        minutes = (
-            self._rng.randrange(60, 4_000) * self._pace[owners[-1]] * self._pace[account["ShippingState"]] // 10_000
-        )
-        closed = created + timedelta(minutes=20 + minutes, seconds=self._rng.randrange(60))
+        pace = self._pace[owners[-1]] * self._pace[account["ShippingState"]]
+        minutes = 20 + self._rng.randrange(60, 4_000) * pace // 10_000
+        closed = created + timedelta(minutes=minutes, seconds=self._rng.randrange(60))
         is_closed = self._rng.randrange(100) < 92
         status = "Closed" if is_closed else self._rng.choice(["New", "Working"])
         case = self._add(
@@ -196,10 +195,6 @@ class _Builder:
         )  # fmt: skip
         self._history(case, owners, created, closed)
         self._chat(case, product, closed)
-
-    def _owners(self) -> int:
-        """How many agents have a case, one after the other."""
-        return (1, 1, 1, 1, 1, 1, 1, 2, 2, 3)[self._rng.randrange(10)]
 
     def _issue_of(self, product: Row) -> Row:
         """Each product has an issue of its own, which it has more often than others."""

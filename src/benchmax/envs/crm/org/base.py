@@ -9,6 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any, Protocol, TypeAlias
 
+from benchmax import limits
+
 Row: TypeAlias = dict[str, Any]
 
 
@@ -38,6 +40,11 @@ class Org(Protocol):
     def close(self) -> None:
         """Free what is held."""
         ...
+
+
+def too_many_rows() -> QueryError:
+    most = f"{limits.CRM_QUERY_ROWS:,}"
+    return QueryError("OPERATION_TOO_LARGE", f"The query has more than {most} rows. Narrow it, or add a LIMIT.")
 
 
 def without_empty_columns(rows: Iterable[Row]) -> list[Row]:

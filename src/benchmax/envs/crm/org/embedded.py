@@ -16,7 +16,7 @@ from functools import lru_cache
 
 from benchmax import limits
 from benchmax.envs.crm.company import company_of
-from benchmax.envs.crm.org.base import QueryError, Row, without_empty_columns
+from benchmax.envs.crm.org.base import QueryError, Row, too_many_rows, without_empty_columns
 from benchmax.envs.crm.org.schema import OBJECTS, Field, SObject, Type, find_object
 from benchmax.envs.crm.soql.parser import parse_soql
 from benchmax.envs.crm.soql.search import Search, Words, parse_sosl, words_of
@@ -69,10 +69,7 @@ class EmbeddedOrg:
         """The rows of a parsed query, of the records that have these Ids where some are given."""
         rows = self._run(compile_select(select, self._today, within))
         if len(rows) > limits.CRM_QUERY_ROWS:
-            raise QueryError(
-                "OPERATION_TOO_LARGE",
-                f"The query has more than {limits.CRM_QUERY_ROWS:,} rows. Narrow it, or add a LIMIT.",
-            )
+            raise too_many_rows()
         return without_empty_columns(rows)
 
     def search(self, search: Search) -> list[Row]:

@@ -1,6 +1,6 @@
 """A live Salesforce org, by simple-salesforce.
 
-Who is asked stands in variables of the environment: `SALESFORCE_USERNAME`, `SALESFORCE_PASSWORD` and
+The login comes from environment variables: `SALESFORCE_USERNAME`, `SALESFORCE_PASSWORD` and
 `SALESFORCE_SECURITY_TOKEN`; or `SALESFORCE_SESSION_ID` and `SALESFORCE_INSTANCE_URL`; or `SALESFORCE_CONSUMER_KEY`,
 `SALESFORCE_CONSUMER_SECRET` and `SALESFORCE_DOMAIN`. The domain is `test` for a sandbox.
 
@@ -17,35 +17,30 @@ import threading
 import time
 from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any
+from typing import Any, TypeVar
 
 from benchmax import extras, limits
-from benchmax.envs.crm.org.base import QueryError, Row, without_empty_columns
+from benchmax.envs.crm.org.base import QueryError, Row, too_many_rows, without_empty_columns
 from benchmax.errors import UsageError
 from benchmax.retries import pause, retry_after
 
-_VARIABLES = {
-    "username": "SALESFORCE_USERNAME", "password": "SALESFORCE_PASSWORD",
-    "security_token": "SALESFORCE_SECURITY_TOKEN", "session_id": "SALESFORCE_SESSION_ID",
-    "instance_url": "SALESFORCE_INSTANCE_URL", "consumer_key": "SALESFORCE_CONSUMER_KEY",
-    "consumer_secret": "SALESFORCE_CONSUMER_SECRET", "domain": "SALESFORCE_DOMAIN",
-}  # fmt: skip
 _LOGINS = (
     ("session_id", "instance_url"),
     ("username", "password", "security_token"),
     ("consumer_key", "consumer_secret", "domain"),
 )
+T = TypeVar("T")
 _BUSY = frozenset({429, 502, 503, 504})
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.5, 8.0
 
 
 def credentials(variables: Mapping[str, str]) -> dict[str, str]:
     """The arguments of a login that the variables hold; UsageError when they make none."""
-    given = {name: variables[variable] for name, variable in _VARIABLES.items() if variables.get(variable)}
     for names in _LOGINS:
+        given = {name: value for name in (*names, "domain") if (value := variables.get(f"SALESFORCE_{name.upper()}"))}
         if all(name in given for name in names):
-            return {name: given[name] for name in (*names, "domain") if name in given}
-    ways = "; or ".join(", ".join(_VARIABLES[name] for name in names) for names in _LOGINS)
+            return given
+    ways = "; or ".join(", ".join(f"SALESFORCE_{name.upper()}" for name in names) for names in _LOGINS)
     raise UsageError(f"No Salesforce org can be asked without a login. Set {ways}.")
 
 
@@ -64,17 +59,15 @@ class SalesforceOrg:
         await self._in_thread(self._connected)
 
     async def soql(self, query: str) -> list[Row]:
-        rows: list[Row] = await self._in_thread(lambda: self._asked(self._query, query))
-        return rows
+        return await self._in_thread(lambda: self._asked(self._query, query))
 
     async def sosl(self, query: str) -> list[Row]:
-        rows: list[Row] = await self._in_thread(lambda: self._asked(self._search, query))
-        return rows
+        return await self._in_thread(lambda: self._asked(self._search, query))
 
     def close(self) -> None:
         self._threads.shutdown(wait=False, cancel_futures=True)
 
-    async def _in_thread(self, work: Callable[[], Any]) -> Any:
+    async def _in_thread(self, work: Callable[[], T]) -> T:
         return await asyncio.get_running_loop().run_in_executor(self._threads, work)
 
     # All below runs in threads.
@@ -90,9 +83,8 @@ class SalesforceOrg:
                 except SalesforceError as error:
                     raise UsageError(f"Salesforce refuses the login: {_refusal(error)} Check its variables.") from None
                 except OSError as error:
-                    raise UsageError(
-                        f"Salesforce cannot be reached: {type(error).__name__}. Try again later."
-                    ) from None
+                    problem = type(error).__name__
+                    raise UsageError(f"Salesforce cannot be reached: {problem}. Try again later.") from None
         return self._client
 
     def _asked(self, ask: Callable[[Any, str], list[Row]], query: str) -> list[Row]:
@@ -113,16 +105,11 @@ class SalesforceOrg:
         rows: list[Row] = list(page["records"])
         if not rows and page.get("totalSize"):  # SELECT COUNT()
             return [{"expr0": page["totalSize"]}]
-        while not page["done"]:
-            if len(rows) > limits.CRM_QUERY_ROWS:
-                break
+        while not page["done"] and len(rows) <= limits.CRM_QUERY_ROWS:
             page = client.query_more(page["nextRecordsUrl"], identifier_is_url=True)
             rows += page["records"]
         if len(rows) > limits.CRM_QUERY_ROWS:
-            raise QueryError(
-                "OPERATION_TOO_LARGE",
-                f"The query has more than {limits.CRM_QUERY_ROWS:,} rows. Narrow it, or add a LIMIT.",
-            )
+            raise too_many_rows()
         return rows
 
     @staticmethod
@@ -161,7 +148,8 @@ def _session() -> Any:
             for attempt in range(1, limits.CRM_LIVE_TRIES):
                 try:
                     response = super().send(request, **options)
-                    if not _is_busy(response):
+                    over = response.status_code == 403 and b"REQUEST_LIMIT_EXCEEDED" in response.content
+                    if response.status_code not in _BUSY and not over:
                         return response
                     asked = retry_after(response.headers)
                 except requests.ConnectionError:
@@ -173,9 +161,3 @@ def _session() -> Any:
     session = Session()
     session.mount("https://", HTTPAdapter(pool_maxsize=limits.CRM_LIVE_CALLS))
     return session
-
-
-def _is_busy(response: Any) -> bool:
-    return response.status_code in _BUSY or (
-        response.status_code == 403 and b"REQUEST_LIMIT_EXCEEDED" in response.content
-    )

@@ -11,20 +11,7 @@ from typing import TypeVar
 
 from benchmax import limits
 from benchmax.envs.crm.org.base import QueryError
-from benchmax.envs.crm.soql.syntax import (
-    Call,
-    Combined,
-    Comparison,
-    Condition,
-    Expression,
-    Literal,
-    Membership,
-    Not,
-    Ordering,
-    Path,
-    Select,
-    Selected,
-)
+from benchmax.envs.crm.soql import syntax
 from benchmax.envs.crm.soql.tokens import Token, malformed, tokens
 
 _COMPARISONS = ("=", "!=", "<>", "<", "<=", ">", ">=")
@@ -36,7 +23,7 @@ _NUMBER_CHARS = 40
 T = TypeVar("T")
 
 
-def parse_soql(query: str) -> Select:
+def parse_soql(query: str) -> syntax.Select:
     """The query that a text means; QueryError when it means none."""
     parser = Parser(tokens(query))
     select = parser.select()
@@ -63,26 +50,16 @@ class Parser:
         self._at = min(self._at + 1, len(self._tokens) - 1)
         return token
 
-    def accept_word(self, *words: str) -> bool:
-        """Take the next token if it is one of these words."""
-        if not self.next.is_word(*words):
-            return False
-        self.take()
-        return True
+    def accept(self, text: str) -> bool:
+        """Take the next token if it is this word or sign."""
+        found = self.next.is_one_of(text)
+        if found:
+            self.take()
+        return found
 
-    def accept_sign(self, sign: str) -> bool:
-        if not self.next.is_sign(sign):
-            return False
-        self.take()
-        return True
-
-    def expect_word(self, word: str) -> None:
-        if not self.accept_word(word):
-            raise self.unexpected(f"{word} is expected")
-
-    def expect_sign(self, sign: str) -> None:
-        if not self.accept_sign(sign):
-            raise self.unexpected(f"{sign!r} is expected")
+    def expect(self, text: str) -> None:
+        if not self.accept(text):
+            raise self.unexpected(f"{text if text.isalpha() else repr(text)} is expected")
 
     def unexpected(self, hint: str = "") -> QueryError:
         token = self.next
@@ -98,7 +75,7 @@ class Parser:
     def name(self, any_word: bool = False) -> str:
         """A name; one that is a word of the language too, such as Order, only where nothing else can stand."""
         following = self._tokens[min(self._at + 1, len(self._tokens) - 1)]
-        reserved = self.next.text.upper() in _RESERVED | _UNCOVERED and not following.is_sign(".")
+        reserved = self.next.text.upper() in _RESERVED | _UNCOVERED and not following.is_one_of(".")
         if self.next.kind != "word" or (reserved and not any_word):
             raise self.unexpected("a name is expected")
         return self.take().text
@@ -110,135 +87,133 @@ class Parser:
 
     # A query
 
-    def select(self) -> Select:
-        self.expect_word("SELECT")
+    def select(self) -> syntax.Select:
+        self.expect("SELECT")
         fields = self.fields()
-        self.expect_word("FROM")
+        self.expect("FROM")
         name, alias = self.name(any_word=True), self._alias()
-        if self.next.is_sign(","):
+        if self.next.is_one_of(","):
             raise malformed("unexpected token: ','; a query reads one object, and others by their relationships")
         where = self.where()
-        group_by = self._group_by()
-        having = self.condition() if self.accept_word("HAVING") else None
+        group_by = self._by("GROUP", self.expression)
+        having = self.condition() if self.accept("HAVING") else None
         order_by = self.order_by()
         limit, offset = self.limit(), self.offset()
-        return Select(fields, name, alias, where, group_by, having, order_by, limit, offset)
+        return syntax.Select(fields, name, alias, where, group_by, having, order_by, limit, offset)
 
     def several(self, read: Callable[[], T]) -> tuple[T, ...]:
         """What is read, and again after each comma."""
         found = [read()]
-        while self.accept_sign(","):
+        while self.accept(","):
             found.append(read())
         return tuple(found)
 
-    def fields(self) -> tuple[Selected, ...]:
+    def fields(self) -> tuple[syntax.Selected, ...]:
         return self.several(self._selected)
 
-    def _selected(self) -> Selected:
-        if self.next.is_sign("("):
+    def _selected(self) -> syntax.Selected:
+        if self.next.is_one_of("("):
             raise malformed("a subquery in the field list is not supported here; query the other object by itself")
-        return Selected(self.expression(), self._alias())
+        return syntax.Selected(self.expression(), self._alias())
 
     def _alias(self) -> str:
         token = self.next
         return self.take().text if token.kind == "word" and token.text.upper() not in _RESERVED | _UNCOVERED else ""
 
-    def expression(self) -> Expression:
+    def expression(self) -> syntax.Expression:
         name = self.name()
-        if not self.accept_sign("("):
-            return Path(self._path(name))
-        argument = None if self.next.is_sign(")") else Path(self._path(self.name()))
-        self.expect_sign(")")
-        return Call(name.upper(), argument)
+        if not self.accept("("):
+            return syntax.Path(self._path(name))
+        argument = None if self.next.is_one_of(")") else syntax.Path(self._path(self.name()))
+        self.expect(")")
+        return syntax.Call(name.upper(), argument)
 
     def _path(self, first: str) -> tuple[str, ...]:
         parts = [first]
-        while self.accept_sign("."):
+        while self.accept("."):
             parts.append(self.name())
         if len(parts) > limits.CRM_PATH_STEPS + 1:
             raise malformed(f"a path to a field has at most {limits.CRM_PATH_STEPS} relationships")
         return tuple(parts)
 
-    def _group_by(self) -> tuple[Expression, ...]:
-        if not self.accept_word("GROUP"):
+    def _by(self, word: str, read: Callable[[], T]) -> tuple[T, ...]:
+        """What follows GROUP BY or ORDER BY."""
+        if not self.accept(word):
             return ()
-        self.expect_word("BY")
-        return self.several(self.expression)
+        self.expect("BY")
+        return self.several(read)
 
-    def order_by(self) -> tuple[Ordering, ...]:
-        if not self.accept_word("ORDER"):
-            return ()
-        self.expect_word("BY")
-        return self.several(self._ordering)
+    def order_by(self) -> tuple[syntax.Ordering, ...]:
+        return self._by("ORDER", self._ordering)
 
-    def _ordering(self) -> Ordering:
+    def _ordering(self) -> syntax.Ordering:
         expression = self.expression()
-        descending = self.accept_word("DESC")
+        descending = self.accept("DESC")
         if not descending:
-            self.accept_word("ASC")
+            self.accept("ASC")
         nulls_last = False
-        if self.accept_word("NULLS"):
-            nulls_last = self.accept_word("LAST")
+        if self.accept("NULLS"):
+            nulls_last = self.accept("LAST")
             if not nulls_last:
-                self.expect_word("FIRST")
-        return Ordering(expression, descending, nulls_last)
+                self.expect("FIRST")
+        return syntax.Ordering(expression, descending, nulls_last)
 
     def limit(self) -> int | None:
-        return self.whole_number() if self.accept_word("LIMIT") else None
+        return self.whole_number() if self.accept("LIMIT") else None
 
     def offset(self) -> int:
-        return self.whole_number() if self.accept_word("OFFSET") else 0
+        return self.whole_number() if self.accept("OFFSET") else 0
 
     # Conditions
 
-    def where(self) -> Condition | None:
-        return self.condition() if self.accept_word("WHERE") else None
+    def where(self) -> syntax.Condition | None:
+        return self.condition() if self.accept("WHERE") else None
 
-    def condition(self) -> Condition:
+    def condition(self) -> syntax.Condition:
         parts = [self._one()]
-        operator = self.next.text.upper() if self.next.is_word("AND", "OR") else ""
-        while operator and self.accept_word(operator):
+        operator = self.next.text.upper() if self.next.is_one_of("AND", "OR") else ""
+        while operator and self.accept(operator):
             parts.append(self._one())
-        if self.next.is_word("AND", "OR"):
+        if self.next.is_one_of("AND", "OR"):
             raise self.unexpected("put brackets around what belongs together")
-        return Combined(operator, tuple(parts)) if operator else parts[0]
+        return syntax.Combined(operator, tuple(parts)) if operator else parts[0]
 
-    def _one(self) -> Condition:
+    def _one(self) -> syntax.Condition:
         self._depth += 1
         if self._depth > limits.CRM_QUERY_DEPTH:
             raise malformed(f"conditions are nested deeper than {limits.CRM_QUERY_DEPTH} levels")
         try:
-            if self.accept_word("NOT"):
-                return Not(self._one())
-            if self.accept_sign("("):
+            if self.accept("NOT"):
+                return syntax.Not(self._one())
+            if self.accept("("):
                 inner = self.condition()
-                self.expect_sign(")")
+                self.expect(")")
                 return inner
             return self._comparison()
         finally:
             self._depth -= 1
 
-    def _comparison(self) -> Condition:
+    def _comparison(self) -> syntax.Condition:
         left = self.expression()
-        if self.next.is_sign(*_COMPARISONS):
+        if self.next.is_one_of(*_COMPARISONS):
             operator = self.take().text
-            return Comparison(left, "!=" if operator == "<>" else operator, self._literal())
-        if self.accept_word("LIKE"):
-            return Comparison(left, "LIKE", self._literal())
-        if self.next.is_word("INCLUDES", "EXCLUDES"):
+            return syntax.Comparison(left, "!=" if operator == "<>" else operator, self._literal())
+        if self.accept("LIKE"):
+            return syntax.Comparison(left, "LIKE", self._literal())
+        if self.next.is_one_of("INCLUDES", "EXCLUDES"):
             raise QueryError("INVALID_QUERY_FILTER_OPERATOR", "INCLUDES and EXCLUDES need a multi-select picklist")
-        negated = self.accept_word("NOT")
-        if not self.accept_word("IN"):
+        negated = self.accept("NOT")
+        if not self.accept("IN"):
             raise self.unexpected("an operator is expected")
-        return Membership(left, self._within(), negated)
+        return syntax.Membership(left, self._within(), negated)
 
-    def _within(self) -> tuple[Literal, ...] | Select:
-        self.expect_sign("(")
-        within = self.select() if self.next.is_word("SELECT") else self.several(self._literal)
-        self.expect_sign(")")
+    def _within(self) -> tuple[syntax.Literal, ...] | syntax.Select:
+        self.expect("(")
+        within = self.select() if self.next.is_one_of("SELECT") else self.several(self._literal)
+        self.expect(")")
         return within
 
-    def _literal(self) -> Literal:
+    def _literal(self) -> syntax.Literal:
         token = self.next
         if token.kind == "word":
             return self._named_literal()
@@ -247,28 +222,28 @@ class Parser:
         self.take()
         return _read(token)
 
-    def _named_literal(self) -> Literal:
-        if self.next.is_word("NULL", "TRUE", "FALSE"):
+    def _named_literal(self) -> syntax.Literal:
+        if self.next.is_one_of("NULL", "TRUE", "FALSE"):
             word = self.take().text.upper()
-            return Literal("null", None) if word == "NULL" else Literal("boolean", word == "TRUE")
+            return syntax.Literal("null", None) if word == "NULL" else syntax.Literal("boolean", word == "TRUE")
         if self.next.text.upper() in _RESERVED:
             raise self.unexpected("a value is expected")
         name = self.take().text.upper()
-        return Literal("range", (name, self.whole_number() if self.accept_sign(":") else None))
+        return syntax.Literal("range", (name, self.whole_number() if self.accept(":") else None))
 
 
-def _read(token: Token) -> Literal:
+def _read(token: Token) -> syntax.Literal:
     if token.kind == "string":
-        return Literal("string", token.text[1:-1])
+        return syntax.Literal("string", token.text[1:-1])
     if token.kind == "number":
-        return Literal("number", _number(token.text))
+        return syntax.Literal("number", _number(token.text))
     try:
         if token.kind == "date":
-            return Literal("date", date.fromisoformat(token.text))
+            return syntax.Literal("date", date.fromisoformat(token.text))
         moment = datetime.fromisoformat(token.text).astimezone(UTC)
     except (ValueError, OverflowError):
         raise malformed(f"{token.text!r} is no date") from None
-    return Literal("datetime", moment)
+    return syntax.Literal("datetime", moment)
 
 
 def _number(text: str) -> int | float:

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
-from datetime import date, datetime
+from datetime import datetime
+
+from benchmax.envs.crm.soql.tokens import malformed
 
 _ESCAPES = {"\\": "\\\\", "'": "\\'", '"': '\\"', "\n": "\\n", "\r": "\\r", "\t": "\\t", "\b": "\\b", "\f": "\\f"}
 _UNESCAPED = {written[1]: meant for meant, written in _ESCAPES.items()}
@@ -28,23 +30,19 @@ def moment(value: datetime) -> str:
     return f"{value.replace(tzinfo=None).isoformat(timespec='seconds')}Z"
 
 
-def day(value: date) -> str:
-    return value.isoformat()
-
-
 def search_words(value: str) -> str:
     """What stands between the braces of FIND, with every sign of the search language taken as a letter."""
     return _SEARCH_SIGNS.sub(r"\\\1", value)
 
 
 def read_text(body: str) -> str:
-    """What a quoted text means; ValueError when it has an escape that is none."""
+    """What a quoted text means; QueryError when it has an escape that is none."""
     return _ESCAPE.sub(_meant, body)
 
 
 def _meant(escape: re.Match[str]) -> str:
     if escape[1] not in _UNESCAPED:
-        raise ValueError(f"illegal escape {escape[0]!r}")
+        raise malformed(f"illegal escape {escape[0]!r}")
     return _UNESCAPED[escape[1]]
 
 

@@ -81,28 +81,28 @@ class _SearchParser(Parser):
     """What follows FIND {…}."""
 
     def scope(self) -> Callable[[Field], bool]:
-        if not self.accept_word("IN"):
+        if not self.accept("IN"):
             return _SCOPES["ALL"]
         name = self.take().text.upper()
         if name not in _SCOPES:
             raise malformed_search(f"IN {name[:40]}: search IN {', '.join(_SCOPES)} FIELDS")
-        self.expect_word("FIELDS")
+        self.expect("FIELDS")
         return _SCOPES[name]
 
     def returning(self) -> tuple[Select, ...]:
-        if not self.accept_word("RETURNING"):
+        if not self.accept("RETURNING"):
             return tuple(Select((Selected(Path(("Id",))),), name) for name in OBJECTS)
         return self.several(self._returned)
 
     def _returned(self) -> Select:
         name = self.name(any_word=True)
-        if not self.accept_sign("("):
+        if not self.accept("("):
             return Select((Selected(Path(("Id",))),), name)
         fields = self.fields()
         if not all(isinstance(each.expression, Path) and not each.alias for each in fields):
             raise malformed_search(f"RETURNING {name}(…) takes fields, without functions and names of their own")
         where, order_by, limit, offset = self.where(), self.order_by(), self.limit(), self.offset()
-        self.expect_sign(")")
+        self.expect(")")
         return Select(fields, name, where=where, order_by=order_by, limit=limit, offset=offset)
 
 

@@ -14,19 +14,7 @@ from typing import Any
 from benchmax import limits
 from benchmax.envs.crm.org.base import QueryError, Row
 from benchmax.envs.crm.org.schema import Field, SObject, Type, find_object
-from benchmax.envs.crm.soql.syntax import (
-    Call,
-    Combined,
-    Comparison,
-    Condition,
-    Expression,
-    Membership,
-    Not,
-    Ordering,
-    Path,
-    Select,
-    Selected,
-)
+from benchmax.envs.crm.soql import syntax
 from benchmax.envs.crm.soql.tokens import malformed
 from benchmax.envs.crm.soql.values import bound, pattern, span_of
 
@@ -79,7 +67,7 @@ def _is_nobody(value: Any) -> bool:
     return isinstance(value, dict) and all(each is None or _is_nobody(each) for each in value.values())
 
 
-def compile_select(select: Select, today: date, within: Sequence[str] | None = None) -> Compiled:
+def compile_select(select: syntax.Select, today: date, within: Sequence[str] | None = None) -> Compiled:
     """The SQL of a query, of the records that have these Ids where some are given."""
     return _Compiler(select, today, "t").compiled(within)
 
@@ -87,7 +75,7 @@ def compile_select(select: Select, today: date, within: Sequence[str] | None = N
 class _Compiler:
     """Turns one query into SQL; a query inside of it has a compiler of its own, with other names for its tables."""
 
-    def __init__(self, select: Select, today: date, prefix: str) -> None:
+    def __init__(self, select: syntax.Select, today: date, prefix: str) -> None:
         self._select = select
         self._today = today
         self._prefix = prefix
@@ -96,13 +84,14 @@ class _Compiler:
         self._join_sql: list[str] = []
         self._parameters: list[Any] = []
         self._queries = 0
-        self._grouped = bool(select.group_by) or any(_is_aggregate(each.expression) for each in select.fields)
+        calls = (each.expression for each in select.fields if isinstance(each.expression, syntax.Call))
+        self._grouped = bool(select.group_by) or any(call.function in AGGREGATES for call in calls)
 
     # The whole
 
     def compiled(self, within: Sequence[str] | None = None) -> Compiled:
         select = self._select
-        counts = select.fields == (Selected(Call("COUNT")),)
+        counts = select.fields == (syntax.Selected(syntax.Call("COUNT")),)
         groups = [self._column(each) for each in select.group_by]
         columns = () if counts else self._columns(groups)
         where = self._where(within)
@@ -113,7 +102,8 @@ class _Compiler:
         grouped = f" GROUP BY {', '.join(each.sql for each in groups)}" if groups else ""
         sql = f"SELECT {chosen} FROM {self._tables()}{where}{grouped}{having}{order}{bounds}"
         if counts:
-            return Compiled(f"SELECT COUNT(*) FROM ({sql})", tuple(self._parameters), (_counted(("expr0",)),))
+            number = Column("", Type.NUMBER, ("expr0",))
+            return Compiled(f"SELECT COUNT(*) FROM ({sql})", tuple(self._parameters), (number,))
         return Compiled(sql, tuple(self._parameters), columns)
 
     def _tables(self) -> str:
@@ -123,7 +113,7 @@ class _Compiler:
         found: list[Column] = []
         unnamed = 0
         for each in self._select.fields:
-            is_call = isinstance(each.expression, Call)
+            is_call = isinstance(each.expression, syntax.Call)
             if not self._grouped and (each.alias or is_call):
                 raise malformed(f"unexpected token: {each.alias or each.expression}; it needs a query that groups")
             column = self._column(each.expression)
@@ -136,7 +126,7 @@ class _Compiler:
             found.append(Column(column.sql, column.type, path, column.aggregated))
         return tuple(found)
 
-    def _check_grouped(self, column: Column, groups: list[Column], expression: Expression) -> None:
+    def _check_grouped(self, column: Column, groups: list[Column], expression: syntax.Expression) -> None:
         if self._grouped and not column.aggregated and column.sql not in {each.sql for each in groups}:
             raise malformed(f"Field must be grouped or aggregated: {expression}")
 
@@ -146,7 +136,7 @@ class _Compiler:
             parts.append(f'{self._prefix}0."Id" IN ({", ".join("?" * len(within))})')
             self._parameters += within
         if self._select.where is not None:
-            parts.append(self._condition(self._select.where, aggregates=False))
+            parts.append(self._condition(self._select.where))
         return f" WHERE {' AND '.join(parts)}" if parts else ""
 
     def _having(self, groups: list[Column]) -> str:
@@ -154,7 +144,7 @@ class _Compiler:
             return ""
         if not groups:
             raise malformed("HAVING needs a GROUP BY")
-        return f" HAVING {self._condition(self._select.having, aggregates=True, groups=groups)}"
+        return f" HAVING {self._condition(self._select.having, groups)}"
 
     def _order(self, groups: list[str]) -> str:
         terms = [self._ordering(each, groups) for each in self._select.order_by]
@@ -162,7 +152,7 @@ class _Compiler:
         terms += groups if self._grouped else [f"{self._prefix}0.rowid"]
         return f" ORDER BY {', '.join(terms)}" if terms else ""
 
-    def _ordering(self, ordering: Ordering, groups: list[str]) -> str:
+    def _ordering(self, ordering: syntax.Ordering, groups: list[str]) -> str:
         column = self._column(ordering.expression)
         if column.type is Type.LONG_TEXT:
             raise QueryError("INVALID_FIELD", f"field '{ordering.expression}' can not be sorted in a query call")
@@ -182,14 +172,14 @@ class _Compiler:
 
     # Fields
 
-    def _column(self, expression: Expression) -> Column:
-        if isinstance(expression, Path):
+    def _column(self, expression: syntax.Expression) -> Column:
+        if isinstance(expression, syntax.Path):
             return self._field(expression)
         if expression.function in AGGREGATES:
             return self._aggregate(expression)
         return self._date_part(expression)
 
-    def _field(self, path: Path) -> Column:
+    def _field(self, path: syntax.Path) -> Column:
         """The column of a path, joining the tables on the way to it."""
         current, table = self._object, f"{self._prefix}0"
         steps: tuple[str, ...] = ()
@@ -215,19 +205,18 @@ class _Compiler:
             )
         return self._joins[steps]
 
-    def _aggregate(self, call: Call) -> Column:
+    def _aggregate(self, call: syntax.Call) -> Column:
         if call.argument is None:
             raise malformed(f"{call} needs a field, or to be all that is selected")
         column = self._field(call.argument)
-        if column.type is Type.LONG_TEXT or (call.function in ("SUM", "AVG") and column.type is not Type.NUMBER):
-            raise malformed(f"field {call.argument} does not support aggregate operator {call.function}")
-        if call.function in ("MIN", "MAX") and column.type is Type.BOOLEAN:
+        refused = {Type.LONG_TEXT, *([Type.BOOLEAN] if call.function in ("MIN", "MAX") else [])}
+        if column.type in refused or (call.function in ("SUM", "AVG") and column.type is not Type.NUMBER):
             raise malformed(f"field {call.argument} does not support aggregate operator {call.function}")
         distinct, name = ("DISTINCT ", "COUNT") if call.function == "COUNT_DISTINCT" else ("", call.function)
         kept = column.type if name in ("MIN", "MAX") else Type.NUMBER
         return Column(f"{name}({distinct}{column.sql})", kept, ("expr0",), aggregated=True)
 
-    def _date_part(self, call: Call) -> Column:
+    def _date_part(self, call: syntax.Call) -> Column:
         if call.function not in _DATE_PARTS:
             raise malformed(f"unknown function: {call.function}")
         if call.argument is None:
@@ -240,25 +229,26 @@ class _Compiler:
 
     # Conditions
 
-    def _condition(self, condition: Condition, *, aggregates: bool, groups: list[Column] | None = None) -> str:
+    def _condition(self, condition: syntax.Condition, groups: list[Column] | None = None) -> str:
+        """A condition of HAVING when there are groups, else of WHERE."""
         match condition:
-            case Not():
-                return f"NOT ({self._condition(condition.condition, aggregates=aggregates, groups=groups)})"
-            case Combined():
-                parts = [self._condition(each, aggregates=aggregates, groups=groups) for each in condition.parts]
+            case syntax.Not():
+                return f"NOT ({self._condition(condition.condition, groups)})"
+            case syntax.Combined():
+                parts = [self._condition(each, groups) for each in condition.parts]
                 return "(" + f" {condition.operator} ".join(parts) + ")"
         column = self._column(condition.left)
-        if column.aggregated and not aggregates:
-            raise malformed(f"{condition.left} belongs into HAVING, not into WHERE")
         if groups is not None:
             self._check_grouped(column, groups, condition.left)
+        elif column.aggregated:
+            raise malformed(f"{condition.left} belongs into HAVING, not into WHERE")
         if column.type is Type.LONG_TEXT:
             raise QueryError("INVALID_FIELD", f"field '{condition.left}' can not be filtered in a query call")
-        if isinstance(condition, Comparison):
+        if isinstance(condition, syntax.Comparison):
             return self._comparison(column, condition)
         return self._membership(column, condition)
 
-    def _comparison(self, column: Column, condition: Comparison) -> str:
+    def _comparison(self, column: Column, condition: syntax.Comparison) -> str:
         operator, name = condition.operator, str(condition.left)
         if operator == "LIKE":
             self._parameters.append(pattern(condition.right, column.type, name))
@@ -273,11 +263,9 @@ class _Compiler:
         if column.type is Type.BOOLEAN and operator not in ("=", "!="):
             raise QueryError("INVALID_QUERY_FILTER_OPERATOR", f"invalid operator on boolean field: {name}")
         self._parameters.append(value)
-        if operator == "!=":
-            return f"NOT IFNULL({column.sql} = ?, 0)"
-        return f"IFNULL({column.sql} {operator} ?, 0)"
+        return f"NOT IFNULL({column.sql} = ?, 0)" if operator == "!=" else f"IFNULL({column.sql} {operator} ?, 0)"
 
-    def _in_span(self, column: Column, condition: Comparison) -> str:
+    def _in_span(self, column: Column, condition: syntax.Comparison) -> str:
         """A date compared with many days: equal is inside, less is before the first, greater is after the last."""
         start, end = span_of(condition.right, column.type, str(condition.left), self._today)
         bounds = {"<": ("<", start), ">=": (">=", start), ">": (">=", end), "<=": ("<", end)}
@@ -289,9 +277,9 @@ class _Compiler:
         inside = f"IFNULL({column.sql} >= ? AND {column.sql} < ?, 0)"
         return inside if condition.operator == "=" else f"NOT {inside}"
 
-    def _membership(self, column: Column, condition: Membership) -> str:
+    def _membership(self, column: Column, condition: syntax.Membership) -> str:
         name = str(condition.left)
-        if isinstance(condition.within, Select):
+        if isinstance(condition.within, syntax.Select):
             inside = f"IFNULL({column.sql} IN ({self._semi_join(column, name, condition.within)}), 0)"
         else:
             values = [bound(each, column.type, name) for each in condition.within]
@@ -302,7 +290,7 @@ class _Compiler:
                 inside = f"({inside} OR {column.sql} IS NULL)"
         return f"NOT {inside}" if condition.negated else inside
 
-    def _semi_join(self, column: Column, name: str, select: Select) -> str:
+    def _semi_join(self, column: Column, name: str, select: syntax.Select) -> str:
         if column.type not in (Type.ID, Type.REFERENCE):
             raise malformed(f"semi join field is not allowed: {name} is no Id and no reference")
         if len(select.fields) != 1 or select.group_by or select.order_by or select.limit is not None or select.offset:
@@ -320,14 +308,6 @@ class _Compiler:
             raise malformed("a query inside of IN selects an Id or a reference")
         where = self._where(None)  # before the tables: it may join some
         return f"SELECT {column.sql} FROM {self._tables()}{where}"
-
-
-def _counted(path: tuple[str, ...]) -> Column:
-    return Column("", Type.NUMBER, path)
-
-
-def _is_aggregate(expression: Expression) -> bool:
-    return isinstance(expression, Call) and expression.function in AGGREGATES
 
 
 def _object(name: str) -> SObject:

@@ -27,11 +27,9 @@ class Token(NamedTuple):
     """`word`, `string`, `number`, `date`, `datetime`, `sign` or `end`."""
     text: str
 
-    def is_word(self, *words: str) -> bool:
-        return self.kind == "word" and self.text.upper() in words
-
-    def is_sign(self, *signs: str) -> bool:
-        return self.kind == "sign" and self.text in signs
+    def is_one_of(self, *texts: str) -> bool:
+        """Whether it is one of these words, whatever its capitals, or one of these signs."""
+        return self.kind in ("word", "sign") and self.text.upper() in texts
 
 
 def malformed(message: str) -> QueryError:

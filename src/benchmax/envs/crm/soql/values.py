@@ -10,7 +10,7 @@ from typing import Any
 
 from benchmax.envs.crm.org.base import QueryError
 from benchmax.envs.crm.org.schema import Type
-from benchmax.envs.crm.soql.calendar import span
+from benchmax.envs.crm.soql.date_literals import span
 from benchmax.envs.crm.soql.quoting import read_pattern, read_text
 from benchmax.envs.crm.soql.syntax import Literal
 from benchmax.envs.crm.soql.tokens import malformed
@@ -46,10 +46,7 @@ def _text(literal: Literal, name: str) -> str:
         raise QueryError(
             "INVALID_FIELD", f"value of filter criterion for field '{name}' must be a text, enclosed in quotes"
         )
-    try:
-        return read_text(literal.value)
-    except ValueError as error:
-        raise malformed(str(error)) from None
+    return read_text(literal.value)
 
 
 def pattern(literal: Literal, kind: Type, name: str) -> str:
@@ -58,10 +55,7 @@ def pattern(literal: Literal, kind: Type, name: str) -> str:
         raise QueryError("INVALID_QUERY_FILTER_OPERATOR", f"invalid operator on {kind} field: {name} LIKE")
     if literal.kind != "string":
         raise malformed("LIKE compares with a text in single quotes")
-    try:
-        return read_pattern(literal.value)
-    except ValueError as error:
-        raise malformed(str(error)) from None
+    return read_pattern(literal.value)
 
 
 def span_of(literal: Literal, kind: Type, name: str, today: date) -> tuple[str, str]:

@@ -12,7 +12,7 @@ A kind draws a task (`draw`) and plays its solution through the tools (`solve`).
 the question, so a solution that scores 1.0 verifies both.
 """
 
-from benchmax.envs.crm.tasks.kinds import KINDS, Kind
+from benchmax.envs.crm.tasks.kinds import KINDS
 from benchmax.envs.crm.tasks.rows import DEFAULT_LEVEL, LEVELS, Level, make_rows
 
-__all__ = ["DEFAULT_LEVEL", "KINDS", "LEVELS", "Kind", "Level", "make_rows"]
+__all__ = ["DEFAULT_LEVEL", "KINDS", "LEVELS", "Level", "make_rows"]

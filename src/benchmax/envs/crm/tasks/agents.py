@@ -15,7 +15,7 @@ from benchmax.envs.crm.company.words import ISSUES
 from benchmax.envs.crm.org.base import Row
 from benchmax.envs.crm.tasks.kinds import Drawn, call, kind
 from benchmax.envs.crm.tasks.periods import Period, draw_period, find_dates
-from benchmax.envs.generated import Steps, only
+from benchmax.envs.generated_tasks import Steps, single_best
 
 _LEAST_GAP = 1
 """Two averages, in seconds, must differ by more than this: tools round them."""
@@ -40,30 +40,26 @@ def _extreme(rng: Random) -> tuple[str, Callable[..., float]]:
 
 
 def _best_id(values: Mapping[str, float], extreme: str) -> Steps:
-    found = yield from call(f"find_id_with_{extreme}_value", values_by_id=values)
-    return found[0]
+    return (yield from call(f"find_id_with_{extreme}_value", values_by_id=values))[0]
 
 
 # Transfers
 
 
-def _draw_transfers(company: Company, rng: Random, hard: bool) -> Drawn | None:
+def _draw_transfers(company: Company, rng: Random, hard: bool) -> Drawn:
     period = draw_period(rng, months=rng.choice([1, 3]), hard=hard)
     extreme, best = _extreme(rng)
     counts = Counter(row["OldValue__c"] for row in _assignments(company, period) if row["OldValue__c"])
     among, facts = "", {"extreme": extreme, **period.facts}
     if hard:
-        least = rng.randrange(2, 8)
+        least = facts["cases"] = rng.randrange(2, 8)
         handled = _handled(company, period)
         counts = Counter({agent: count for agent, count in counts.items() if handled[agent] > least})
-        among, facts = (
-            f" Count only agents who were assigned more than {least} cases in that time.",
-            {**facts, "cases": least},
-        )
-    answer = only(counts, best)
+        among = f" Count only agents who were assigned more than {least} cases in that time."
+    answer = single_best(counts, best)
     most = "most" if extreme == "max" else "fewest (but at least one)"
     query = f"Which agent transferred the {most} cases to others {period.words}? Give the Id.{among}"
-    return Drawn(query, answer, facts, period.required) if answer else None
+    return Drawn(query, answer, facts, period.required)
 
 
 @kind("transfer_count", _draw_transfers)
@@ -104,7 +100,7 @@ def _clear(values: Mapping[str, Fraction], best: Callable[..., Any]) -> str | No
     return first if abs(values[first] - values[second]) > _LEAST_GAP else None
 
 
-def _draw_handle_time(company: Company, rng: Random, hard: bool) -> Drawn | None:
+def _draw_handle_time(company: Company, rng: Random, hard: bool) -> Drawn:
     period = draw_period(rng)
     extreme, best = _extreme(rng)
     least = rng.randrange(1, 4)
@@ -121,7 +117,7 @@ def _draw_handle_time(company: Company, rng: Random, hard: bool) -> Drawn | None
         f"{period.words} and never transferred? Count only agents who were assigned more than {least} cases in that "
         "time. Give the Id."
     )
-    return Drawn(query, answer, {"extreme": extreme, "cases": least, **period.facts}) if answer else None
+    return Drawn(query, answer, {"extreme": extreme, "cases": least, **period.facts})
 
 
 @kind("handle_time", _draw_handle_time)
@@ -134,7 +130,7 @@ def _find_handle_time(facts: Mapping[str, Any]) -> Steps:
     return (yield from _best_id(times, facts["extreme"]))
 
 
-def _draw_region(company: Company, rng: Random, hard: bool) -> Drawn | None:
+def _draw_region(company: Company, rng: Random, hard: bool) -> Drawn:
     period = draw_period(rng)  # a month: the tools carry its cases from one to the next
     extreme, best = _extreme(rng)
     accounts = company.by_id("Account")
@@ -145,7 +141,7 @@ def _draw_region(company: Company, rng: Random, hard: bool) -> Drawn | None:
         f"In which state is the average time to closure the {fastest}, of closed cases created {period.words}? "
         "Give its two letters."
     )
-    return Drawn(query, answer, {"extreme": extreme, **period.facts}) if answer else None
+    return Drawn(query, answer, {"extreme": extreme, **period.facts})
 
 
 @kind("best_region_identification", _draw_region)
@@ -160,34 +156,34 @@ def _find_region(facts: Mapping[str, Any]) -> Steps:
 # Routing
 
 
-def _draw_routing(company: Company, rng: Random, hard: bool) -> Drawn | None:
+def _draw_routing(company: Company, rng: Random, hard: bool) -> Drawn:
     return (_draw_workload if rng.randrange(3) == 0 else _draw_experience)(company, rng, hard)
 
 
-def _draw_experience(company: Company, rng: Random, hard: bool) -> Drawn | None:
+def _draw_experience(company: Company, rng: Random, hard: bool) -> Drawn:
     period = draw_period(rng, months=3, hard=hard)
     issue = rng.choice(company.table("Issue__c"))
     cases = (
         case for case in company.table("Case")
         if case["IsClosed"] and case["IssueId__c"] == issue["Id"] and period.holds(case["CreatedDate"])
     )  # fmt: skip
-    answer = only(Counter(case["OwnerId"] for case in cases))
+    answer = single_best(Counter(case["OwnerId"] for case in cases))
     query = (
         f'A new case says: "{ISSUES[issue["Name"]]}" ({issue["Name"]}). Route it to the agent who owns most closed '
         f"cases about this issue that were created {period.words}. Give the Id."
     )
-    return Drawn(query, answer, {"issue": issue["Name"], **period.facts}, period.required) if answer else None
+    return Drawn(query, answer, {"issue": issue["Name"], **period.facts}, period.required)
 
 
-def _draw_workload(company: Company, rng: Random, hard: bool) -> Drawn | None:
+def _draw_workload(company: Company, rng: Random, hard: bool) -> Drawn:
     period = draw_period(rng)
     owners = Counter(case["OwnerId"] for case in company.table("Case") if period.holds(case["CreatedDate"]))
-    answer = only(owners, min)
+    answer = single_best(owners, min)
     query = (
         "Route a new case to the agent who owns the fewest (but at least one) of the cases that were created "
         f"{period.words}. Give the Id."
     )
-    return Drawn(query, answer, period.facts) if answer else None
+    return Drawn(query, answer, period.facts)
 
 
 @kind("case_routing", _draw_routing)
@@ -195,10 +191,8 @@ def _find_agent(facts: Mapping[str, Any]) -> Steps:
     start, end = yield from find_dates(facts)
     if "issue" not in facts:
         cases = yield from call("get_cases", start_date=start, end_date=end)
-        found = yield from call("get_agents_with_min_cases", subset_cases=cases)
-        return found[0]
+        return (yield from call("get_agents_with_min_cases", subset_cases=cases))[0]
     issues = yield from call("get_issues")
     issue = next(each["Id"] for each in issues if each["Name"] == facts["issue"])
     cases = yield from call("get_cases", start_date=start, end_date=end, issue_ids=[issue], statuses=["Closed"])
-    found = yield from call("get_agents_with_max_cases", subset_cases=cases)
-    return found[0]
+    return (yield from call("get_agents_with_max_cases", subset_cases=cases))[0]

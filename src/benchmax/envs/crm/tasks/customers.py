@@ -12,7 +12,7 @@ from benchmax.envs.crm.company.words import FAMILIES
 from benchmax.envs.crm.soql import quoting
 from benchmax.envs.crm.tasks.kinds import Drawn, call, kind
 from benchmax.envs.crm.tasks.periods import draw_period, find_dates
-from benchmax.envs.generated import Steps, only
+from benchmax.envs.generated_tasks import Steps, single_best
 
 
 def _draw_purchase(company: Company, rng: Random, hard: bool) -> Drawn | None:
@@ -60,15 +60,15 @@ def _find_contact(facts: Mapping[str, Any]) -> Steps:
     return contacts[0]["AccountId"]
 
 
-def _draw_sales(company: Company, rng: Random, hard: bool) -> Drawn | None:
+def _draw_sales(company: Company, rng: Random, hard: bool) -> Drawn:
     period = draw_period(rng, months=rng.choice([1, 3]), hard=hard)
     totals: Counter[str] = Counter()
     for order in company.table("Order"):
         if order["Status"] == "Activated" and period.holds(order["EffectiveDate"]):
             totals[order["AccountId"]] += order["TotalAmount"]
-    answer = only(totals)
+    answer = single_best(totals)
     query = f"Which account's activated orders {period.words} have the largest total amount? Give its Id."
-    return Drawn(query, answer, period.facts, period.required) if answer else None
+    return Drawn(query, answer, period.facts, period.required)
 
 
 @kind("sales_amount_understanding", _draw_sales)

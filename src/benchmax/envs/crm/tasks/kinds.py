@@ -9,7 +9,7 @@ from random import Random
 from typing import Any, TypeAlias
 
 from benchmax.envs.crm.company import Company
-from benchmax.envs.generated import Steps
+from benchmax.envs.generated_tasks import Kind, Steps
 
 EXACT, FUZZY = "exact_match", "fuzzy_match"
 NOTHING = "None"
@@ -24,7 +24,8 @@ class Drawn:
     """A task: the question, its answer, and the facts in the question that a solution starts from."""
 
     query: str
-    answer: str
+    answer: str | None
+    """None when what was drawn has no single answer: the task is not used."""
     facts: Facts
     required: str = ""
     """What must be known besides the question, such as today's date."""
@@ -32,18 +33,8 @@ class Drawn:
 
 
 Draw: TypeAlias = Callable[[Company, Random, bool], Drawn | None]
+"""Draws a task of a company, a hard one where the flag says so."""
 Solve: TypeAlias = Callable[[Mapping[str, Any]], Steps]
-
-
-@dataclass(frozen=True, slots=True)
-class Kind:
-    """A kind of task."""
-
-    name: str
-    draw: Draw
-    """A task of a company, a hard one where the flag says so; None when what was drawn has no single answer."""
-    solve: Solve
-    """The calls that lead from the facts to the answer, which it returns as text."""
 
 
 KINDS: dict[str, Kind] = {}

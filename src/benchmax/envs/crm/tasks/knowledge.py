@@ -10,7 +10,7 @@ from typing import Any
 from benchmax.envs.crm.company import Company
 from benchmax.envs.crm.company.policies import TOPICS, Topic
 from benchmax.envs.crm.tasks.kinds import FUZZY, NOTHING, Drawn, call, kind
-from benchmax.envs.generated import Steps
+from benchmax.envs.generated_tasks import Steps
 
 _RIGHT_PERCENT = 12
 """Of the chats asked about, those in which the agent said nothing wrong."""

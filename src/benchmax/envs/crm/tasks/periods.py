@@ -10,7 +10,7 @@ from random import Random
 from typing import Any
 
 from benchmax.envs.crm.company.records import TODAY
-from benchmax.envs.crm.soql.calendar import add_months
+from benchmax.envs.crm.soql.date_literals import add_months
 from benchmax.envs.crm.tasks.kinds import Call, Facts, call
 
 _TODAY = f"{TODAY.isoformat()}T00:00:00Z"
@@ -41,9 +41,9 @@ def draw_period(rng: Random, *, months: int = 1, hard: bool = False) -> Period:
     year, first = rng.choice([(2021, 2), (2022, 0)])
     if months == 3:
         quarter = rng.randrange(1, 5) if year == 2022 else rng.randrange(2, 5)
-        return _named(f"Q{quarter}", year, 3 * quarter - 2, 3, f"in Q{quarter} {year}")
+        return _named(f"Q{quarter}", year, 3 * quarter - 2, 3)
     month = rng.randrange(first + 1, 13)
-    return _named(calendar.month_name[month], year, month, 1, f"in {calendar.month_name[month]} {year}")
+    return _named(calendar.month_name[month], year, month, 1)
 
 
 def a_year(year: int) -> Period:
@@ -51,9 +51,9 @@ def a_year(year: int) -> Period:
     return Period(date(year, 1, 1), date(year + 1, 1, 1), f"in {year}", {"year": year})
 
 
-def _named(name: str, year: int, month: int, months: int, words: str) -> Period:
+def _named(name: str, year: int, month: int, months: int) -> Period:
     start = date(year, month, 1)
-    return Period(start, add_months(start, months), words, {"period_name": name, "year": year})
+    return Period(start, add_months(start, months), f"in {name} {year}", {"period_name": name, "year": year})
 
 
 def _before_today(rng: Random) -> Period:

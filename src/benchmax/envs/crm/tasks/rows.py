@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import count, islice
 from random import Random
@@ -12,7 +11,7 @@ from benchmax.envs.crm.company import Company, company_of
 from benchmax.envs.crm.tasks import agents, customers, knowledge, products
 from benchmax.envs.crm.tasks.kinds import KINDS, Drawn
 from benchmax.envs.crm.tools import TOOLS
-from benchmax.envs.generated import different
+from benchmax.envs.generated_tasks import draw_different
 
 __all__ = ["DEFAULT_LEVEL", "LEVELS", "Level", "agents", "customers", "knowledge", "make_rows", "products"]
 
@@ -54,14 +53,10 @@ LEVELS = {
 
 def make_rows(level: str = DEFAULT_LEVEL, *, rows: int | None = ROWS, seed: int = 0) -> list[dict[str, Any]]:
     """The first `rows` rows of a level, about as many companies as it takes."""
-    found = list(islice(_all_rows(level, seed), ROWS if rows is None else rows))
+    companies = map(company_of, count(seed * _COMPANIES_OF_A_SEED))
+    found = list(islice((row for each in companies for row in _rows_of(each, level)), ROWS if rows is None else rows))
     Random(f"benchmax crm order {seed}").shuffle(found)
     return found
-
-
-def _all_rows(level: str, seed: int) -> Iterator[dict[str, Any]]:
-    for number in count(seed * _COMPANIES_OF_A_SEED):
-        yield from _rows_of(company_of(number), level)
 
 
 def _rows_of(company: Company, level: str) -> list[dict[str, Any]]:
@@ -70,9 +65,9 @@ def _rows_of(company: Company, level: str) -> list[dict[str, Any]]:
 
     def row(kind: str) -> dict[str, Any] | None:
         drawn = KINDS[kind].draw(company, rng, LEVELS[level].hard)
-        return None if drawn is None else _row(kind, drawn, company, level)
+        return None if drawn is None or drawn.answer is None else _row(kind, drawn, company, level)
 
-    return different(LEVELS[level].kinds, row, lambda each: each["query"], ROWS_OF_A_COMPANY, _TRIES)
+    return draw_different(LEVELS[level].kinds, row, lambda each: each["query"], ROWS_OF_A_COMPANY, _TRIES)
 
 
 def _row(kind: str, drawn: Drawn, company: Company, level: str) -> dict[str, Any]:

@@ -8,12 +8,12 @@ from typing import Any
 
 from benchmax.envs.crm.soql import quoting
 from benchmax.envs.crm.tools.registry import BadArgument, Schema
+from benchmax.envs.generated_tasks import TEXT
 
 _CALL_FORM = "%Y-%m-%dT%H:%M:%SZ"
 _RECORD_FORMS = ("%Y-%m-%dT%H:%M:%S.%f%z", "%Y-%m-%dT%H:%M:%S%z")
 
-TEXT: Schema = {"type": "string"}
-TEXTS: Schema = {"type": "array", "items": {"type": "string"}}
+TEXTS: Schema = {"type": "array", "items": TEXT}
 DATE: Schema = {"type": "string", "description": "such as 2021-05-01T00:00:00Z"}
 NUMBERS_BY_ID: Schema = {"type": "object", "additionalProperties": {"type": "number"}}
 

@@ -12,7 +12,6 @@ from benchmax.envs.crm.org.base import Org, Row
 from benchmax.envs.crm.soql import quoting
 from benchmax.envs.crm.tools.arguments import (
     DATE,
-    TEXT,
     TEXTS,
     read_date,
     read_span,
@@ -22,36 +21,29 @@ from benchmax.envs.crm.tools.arguments import (
     some,
 )
 from benchmax.envs.crm.tools.registry import BadArgument, tool
+from benchmax.envs.generated_tasks import TEXT
 
 Case = Mapping[str, Any]
 
 
+_FILTERS = {
+    "agent_ids": "OwnerId", "case_ids": "Id", "order_item_ids": "OrderItemId__c", "issue_ids": "IssueId__c",
+    "statuses": "Status",
+}  # fmt: skip
+"""Lists of values that cases are looked for by, and the columns that hold them."""
+
+
 @tool(
     "Cases by any of these filters: created from start_date to before end_date, and so on.",
-    optional={
-        "start_date": DATE, "end_date": DATE, "agent_ids": TEXTS, "case_ids": TEXTS, "order_item_ids": TEXTS,
-        "issue_ids": TEXTS, "statuses": TEXTS,
-    },
-)  # fmt: skip
+    optional={"start_date": DATE, "end_date": DATE, **dict.fromkeys(_FILTERS, TEXTS)},
+)
 async def get_cases(
-    org: Org,
-    start_date: str | None = None,
-    end_date: str | None = None,
-    agent_ids: Sequence[str] | None = None,
-    case_ids: Sequence[str] | None = None,
-    order_item_ids: Sequence[str] | None = None,
-    issue_ids: Sequence[str] | None = None,
-    statuses: Sequence[str] | None = None,
+    org: Org, start_date: str | None = None, end_date: str | None = None, **lists: Sequence[str]
 ) -> list[Row]:
-    lists = {
-        "OwnerId": ("agent_ids", agent_ids), "Id": ("case_ids", case_ids),
-        "OrderItemId__c": ("order_item_ids", order_item_ids), "IssueId__c": ("issue_ids", issue_ids),
-        "Status": ("statuses", statuses),
-    }  # fmt: skip
     conditions = _created(start_date, end_date)
-    for column, (name, values) in lists.items():
-        if values is not None:
-            conditions.append(f"{column} IN {quoting.texts(some(name, values))}")
+    for name, column in _FILTERS.items():
+        if name in lists:
+            conditions.append(f"{column} IN {quoting.texts(some(name, lists[name]))}")
     where = f" WHERE {' AND '.join(conditions)}" if conditions else ""
     return await org.soql(f"SELECT Id, OwnerId, CreatedDate, ClosedDate, AccountId FROM Case{where}")
 

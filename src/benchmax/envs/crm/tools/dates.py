@@ -7,19 +7,17 @@ from datetime import datetime, timedelta
 
 from benchmax.envs.crm.org.base import Org
 from benchmax.envs.crm.soql import quoting
-from benchmax.envs.crm.soql.calendar import add_months
+from benchmax.envs.crm.soql.date_literals import add_months
 from benchmax.envs.crm.tools.arguments import DATE, read_date
 from benchmax.envs.crm.tools.registry import BadArgument, tool
 
-_MONTHS = {name: number for number, name in enumerate(calendar.month_name) if name}
 _SPANS: dict[str, tuple[int, int]] = {
-    **{name: (number, 1) for name, number in _MONTHS.items()},
+    **{name: (number, 1) for number, name in enumerate(calendar.month_name) if name},
     **{f"Q{number}": (3 * number - 2, 3) for number in range(1, 5)},
     "Spring": (3, 3), "Summer": (6, 3), "Fall": (9, 3), "Winter": (12, 3),
 }  # fmt: skip
 """The first month of a named period, and how many months it has."""
 _BY_NAME = {name.lower(): span for name, span in _SPANS.items()}
-PERIOD_NAMES = tuple(_SPANS)
 
 
 @tool(
@@ -51,7 +49,7 @@ def _before(end: datetime, period: str, count: int) -> datetime:
 async def get_period(org: Org, period_name: str, year: int) -> dict[str, str]:
     span = _BY_NAME.get(period_name.strip().lower())
     if span is None:
-        raise BadArgument(f"There is no period {period_name[:40]!r}. The periods are: {', '.join(PERIOD_NAMES)}.")
+        raise BadArgument(f"There is no period {period_name[:40]!r}. The periods are: {', '.join(_SPANS)}.")
     start = datetime(year, span[0], 1)
     try:
         end = datetime.combine(add_months(start.date(), span[1]), start.time())

@@ -7,8 +7,9 @@ from datetime import date
 
 from benchmax.envs.crm.org.base import Org, Row
 from benchmax.envs.crm.soql import quoting
-from benchmax.envs.crm.tools.arguments import DATE, TEXT, TEXTS, created_in, read_date, search_words, some
+from benchmax.envs.crm.tools.arguments import DATE, TEXTS, created_in, read_date, search_words, some
 from benchmax.envs.crm.tools.registry import BadArgument, tool
+from benchmax.envs.generated_tasks import TEXT
 
 
 @tool("Products whose name or description has all these words.", search_term=TEXT)
@@ -34,7 +35,7 @@ async def get_purchase_history(
     products = some("related_product_ids", related_product_ids)
     return await org.soql(
         f"SELECT Product2Id FROM OrderItem WHERE Order.AccountId = {quoting.text(account_id)} "
-        f"AND Order.EffectiveDate = {quoting.day(_day(purchase_date))} AND Order.Status = 'Activated' "
+        f"AND Order.EffectiveDate = {_day(purchase_date).isoformat()} AND Order.Status = 'Activated' "
         f"AND Product2Id IN {quoting.texts(products)}"
     )
 

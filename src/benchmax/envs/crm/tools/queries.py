@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from benchmax.envs.crm.org.base import Org, QueryError, Row
-from benchmax.envs.crm.tools.arguments import TEXT, search_words
+from benchmax.envs.crm.tools.arguments import search_words
 from benchmax.envs.crm.tools.registry import tool
+from benchmax.envs.generated_tasks import TEXT
 
 
 @tool("Knowledge articles that have all these words.", search_term=TEXT)

@@ -14,6 +14,7 @@ from functools import cached_property
 from typing import Any, TypeAlias, TypeVar
 
 from benchmax.envs.crm.org.base import Org, QueryError
+from benchmax.envs.generated_tasks import arguments_schema
 from benchmax.envs.types import ToolDefinition
 
 Schema: TypeAlias = dict[str, Any]
@@ -55,11 +56,8 @@ def tool(
     """Add a function to the tools: what it does, and the schemas of its arguments."""
 
     def add(function: AnyFunction) -> AnyFunction:
-        schema: Schema = {"type": "object", "properties": {**required, **(optional or {})}}
-        if required:
-            schema["required"] = list(required)
         name = function.__name__
-        TOOLS[name] = Tool(ToolDefinition(name, description, schema), function)
+        TOOLS[name] = Tool(ToolDefinition(name, description, arguments_schema(optional, **required)), function)
         return function
 
     return add

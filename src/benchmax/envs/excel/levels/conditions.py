@@ -8,12 +8,13 @@ from functools import partial
 from statistics import fmean
 from typing import Any, TypeAlias
 
-from benchmax.envs.excel.levels.task import SHEET, Task, cell_task, column_task, table
-from benchmax.envs.excel.levels.telling_inputs import Inputs, Sheets
+from benchmax.envs.excel.levels.distinguishing_inputs import Inputs, Sheets
+from benchmax.envs.excel.levels.task import SHEET, MakeTask, Task, cells_task, table
 from benchmax.envs.excel.levels.words import REGIONS, items
 
 HEADER = ("Item", "Region", "Units", "Price")
-Row: TypeAlias = tuple[str, str, int, int]
+Row: TypeAlias = tuple[Any, ...]
+"""An item, its region, units and price."""
 
 
 def _orders(count: int, extra: Callable[[random.Random, list[list[Any]]], dict[str, Any]] | None = None) -> Inputs:
@@ -50,41 +51,36 @@ def _aimed(count: int, region: str | None = None, units: int | None = None) -> I
 def _rows(sheets: Sheets, count: int) -> list[Row]:
     """The orders that are there."""
     cells = sheets[SHEET]
-    there = [n for n in range(2, count + 2) if f"A{n}" in cells]
-    return [(cells[f"A{n}"], cells[f"B{n}"], cells[f"C{n}"], cells[f"D{n}"]) for n in there]
+    return [tuple(cells[f"{letter}{n}"] for letter in "ABCD") for n in range(2, count + 2) if f"A{n}" in cells]
 
 
-def total_of_region(draw: random.Random) -> Task:
-    count, region, target = draw.randint(6, 8), draw.choice(REGIONS), f"F{draw.randint(1, 9)}"
-    last = count + 1
-    return cell_task(
-        draw,
-        f"Put the total Units of all orders from the {region} in {target}.",
-        _orders(count),
-        lambda sheets: sum(units for _, where, units, _ in _rows(sheets, count) if where == region),
-        f'=SUMIF(B2:B{last},"{region}",C2:C{last})',
-        target,
-        aimed=_aimed(count, region),
-    )
+def _of_region(word: str, head: str, function: str, compute: Callable[[list[int]], float]) -> MakeTask:
+    at = HEADER.index(head)
+    letter = "ABCD"[at]
+
+    def make(draw: random.Random) -> Task:
+        count, region, target = draw.randint(6, 8), draw.choice(REGIONS), f"F{draw.randint(1, 9)}"
+        last = count + 1
+        return cells_task(
+            draw,
+            f"Put the {word} {head} of all orders from the {region} in {target}.",
+            _orders(count),
+            lambda sheets: compute([row[at] for row in _rows(sheets, count) if row[1] == region]),
+            f'={function}(B2:B{last},"{region}",{letter}2:{letter}{last})',
+            target,
+            aimed=_aimed(count, region),
+        )
+
+    return make
 
 
-def average_of_region(draw: random.Random) -> Task:
-    count, region, target = draw.randint(6, 8), draw.choice(REGIONS), f"F{draw.randint(1, 9)}"
-    last = count + 1
-    return cell_task(
-        draw,
-        f"Put the average Price of all orders from the {region} in {target}.",
-        _orders(count),
-        lambda sheets: fmean(price for _, where, _, price in _rows(sheets, count) if where == region),
-        f'=AVERAGEIF(B2:B{last},"{region}",D2:D{last})',
-        target,
-        aimed=_aimed(count, region),
-    )
+total_of_region = _of_region("total", "Units", "SUMIF", sum)
+average_of_region = _of_region("average", "Price", "AVERAGEIF", fmean)
 
 
 def orders_over(draw: random.Random) -> Task:
     count, least, target = draw.randint(6, 8), draw.randint(20, 70), f"F{draw.randint(1, 9)}"
-    return cell_task(
+    return cells_task(
         draw,
         f"Put the number of orders with more than {least} Units in {target}.",
         _orders(count),
@@ -103,7 +99,7 @@ def total_with_two_conditions(draw: random.Random) -> Task:
     def total(fits: Callable[[int], bool], sheets: Sheets) -> int:
         return sum(price for _, where, units, price in _rows(sheets, count) if where == region and fits(units))
 
-    return cell_task(
+    return cells_task(
         draw,
         f"Put the total Price of all orders from the {region} with at most {most} Units in {target}.",
         _orders(count),
@@ -122,7 +118,7 @@ def price_of_item(draw: random.Random) -> Task:
     def asked(source: random.Random, rows: list[list[Any]]) -> dict[str, Any]:
         return {"F1": source.choice(rows)[0]}
 
-    return cell_task(
+    return cells_task(
         draw,
         f"F1 holds the name of an item. Put its Price in {target}.",
         _orders(count, asked),
@@ -139,7 +135,7 @@ def best_item(draw: random.Random) -> Task:
         units = source.sample(range(2, 99), count)
         return {f"C{n}": value for n, value in enumerate(units, 2)}
 
-    return cell_task(
+    return cells_task(
         draw,
         f"Put the Item with the most Units in {target}.",
         _orders(count, different),
@@ -156,7 +152,7 @@ def _units(sheets: Sheets, row: int) -> Any:
 def high_or_low(draw: random.Random) -> Task:
     count, least = draw.randint(6, 8), draw.randint(20, 70)
     area = f"E2:E{count + 1}"
-    return column_task(
+    return cells_task(
         draw,
         f"Fill {area} with high where Units are more than {least}, and with low elsewhere.",
         _orders(count),
@@ -171,7 +167,7 @@ def high_or_low(draw: random.Random) -> Task:
 def rank(draw: random.Random) -> Task:
     count = draw.randint(6, 8)
     area = f"E2:E{count + 1}"
-    return column_task(
+    return cells_task(
         draw,
         f"Fill {area} with the rank of the Units of each row; the most Units have rank 1.",
         _orders(count),
@@ -189,7 +185,7 @@ def discount(draw: random.Random) -> Task:
         units, price = _units(sheets, row), sheets[SHEET][f"D{row}"]
         return units * price * (1 - percent / 100 if fits(units) else 1)
 
-    return column_task(
+    return cells_task(
         draw,
         f"Fill {area} with Units times Price of each row, less {percent}% where Units are at least {least}.",
         _orders(count),

@@ -6,8 +6,8 @@ import random
 from collections.abc import Callable, Sequence
 from statistics import fmean
 
-from benchmax.envs.excel.levels.task import SHEET, Task, cell_task
-from benchmax.envs.excel.levels.telling_inputs import Sheets
+from benchmax.envs.excel.levels.distinguishing_inputs import Sheets
+from benchmax.envs.excel.levels.task import SHEET, Task, cells_task
 from benchmax.envs.excel.workbooks.ranges import cell_name
 
 AGGREGATES: dict[str, tuple[str, Callable[[Sequence[float]], float]]] = {
@@ -29,7 +29,7 @@ def aggregate(draw: random.Random) -> Task:
     function, compute = AGGREGATES[word]
     names, target = _places(draw)
     area = f"{names[0]}:{names[-1]}"
-    return cell_task(
+    return cells_task(
         draw,
         f"Put the {word} of {area} in {target}.",
         lambda source: _numbers(source, names),
@@ -45,7 +45,7 @@ def two_cells(draw: random.Random) -> Task:
     sign, compute = SIGNS[word]
     names, target = _places(draw)
     a, b = draw.sample(names, 2)
-    return cell_task(
+    return cells_task(
         draw,
         f"Put {a} {word} {b} in {target}.",
         lambda source: _numbers(source, names),

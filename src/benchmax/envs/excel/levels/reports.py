@@ -9,8 +9,8 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any
 
-from benchmax.envs.excel.levels.task import Task, cell_task, column_task, formula_task, table
-from benchmax.envs.excel.levels.telling_inputs import Sheets
+from benchmax.envs.excel.levels.distinguishing_inputs import Sheets
+from benchmax.envs.excel.levels.task import Task, cells_task, formula_task, put, table
 from benchmax.envs.excel.levels.words import FIRST, ITEMS, LAST, date, day
 from benchmax.envs.excel.workbooks.values import from_serial, number_of
 
@@ -46,7 +46,7 @@ def total_of_month(draw: random.Random) -> Task:
         return sum(cells[f"C{n}"] for n, each in days.items() if wanted(each))
 
     between = f'Orders!B2:B{last},">="&DATE(2024,{month},1),Orders!B2:B{last},"<"&DATE(2024,{month + 1},1)'
-    return cell_task(
+    return cells_task(
         draw,
         f"Put the total Amount of the orders of {calendar.month_name[month]} 2024 in cell B2 of the sheet Report.",
         inputs,
@@ -77,7 +77,7 @@ def price_from_other_sheet(draw: random.Random) -> Task:
         item, units = orders[f"A{row}"], orders[f"B{row}"]
         return units * price[item] if item in price else "none"
 
-    return column_task(
+    return cells_task(
         draw,
         f"Fill {area} with Units times the item's Price on the sheet Prices, or none for items without a price.",
         inputs,
@@ -88,45 +88,38 @@ def price_from_other_sheet(draw: random.Random) -> Task:
     )
 
 
-def _dated_rows(count: int) -> Any:
+def _date_task(
+    draw: random.Random, count: int, asked: str, shown: Callable[[datetime.date], datetime.date], formula: str
+) -> Task:
+    """A column of dates, each computed from the Date of its row."""
+    area = f"D2:D{count + 1}"
+
     def inputs(source: random.Random) -> Sheets:
         rows = [[source.choice(ITEMS), date(day(source)), source.randint(10, 900)] for _ in range(count)]
         return {"Orders": table([_ORDERS, *rows])}
 
-    return inputs
+    return cells_task(
+        draw,
+        f"Fill {area} with {asked}.",
+        inputs,
+        lambda sheets, row: date(shown(_day_of(sheets["Orders"][f"B{row}"]))),
+        formula,
+        area,
+        sheet="Orders",
+    )
 
 
 def due_date(draw: random.Random) -> Task:
     count, days = draw.randint(4, 6), draw.choice((7, 10, 14, 30, 45, 60))
-    area = f"D2:D{count + 1}"
-    return column_task(
-        draw,
-        f"Fill {area} with the date {days} days after the Date of each row.",
-        _dated_rows(count),
-        lambda sheets, row: date(_day_of(sheets["Orders"][f"B{row}"]) + datetime.timedelta(days)),
-        f"=B2+{days}",
-        area,
-        sheet="Orders",
-    )
+    asked = f"the date {days} days after the Date of each row"
+    return _date_task(draw, count, asked, lambda at: at + datetime.timedelta(days), f"=B2+{days}")
 
 
 def end_of_month(draw: random.Random) -> Task:
-    count = draw.randint(4, 6)
-    area = f"D2:D{count + 1}"
+    def last_day(at: datetime.date) -> datetime.date:
+        return at.replace(day=calendar.monthrange(at.year, at.month)[1])
 
-    def last_day(sheets: Sheets, row: int) -> dict[str, Any]:
-        at = _day_of(sheets["Orders"][f"B{row}"])
-        return date(at.replace(day=calendar.monthrange(at.year, at.month)[1]))
-
-    return column_task(
-        draw,
-        f"Fill {area} with the last day of the month of each Date.",
-        _dated_rows(count),
-        last_day,
-        "=EOMONTH(B2,0)",
-        area,
-        sheet="Orders",
-    )
+    return _date_task(draw, draw.randint(4, 6), "the last day of the month of each Date", last_day, "=EOMONTH(B2,0)")
 
 
 def hours_worked(draw: random.Random) -> Task:
@@ -137,32 +130,28 @@ def hours_worked(draw: random.Random) -> Task:
         rows = []
         for name in source.sample(FIRST, count):
             began, minutes = source.randint(24, 44) * 15, source.randint(8, 36) * 15
-            ended = began + minutes
-            rows.append([name, {"time": _clock(began)}, {"time": _clock(ended)}])
+            rows.append([name, _clock(began), _clock(began + minutes)])
         return {"Week": table([("Name", "From", "To"), *rows])}
 
     def answer(sheets: Sheets) -> Sheets:
         cells = sheets["Week"]
-        hours = {
-            n: 24 * ((number_of(cells[f"C{n}"]) or 0) - (number_of(cells[f"B{n}"]) or 0)) for n in range(2, count + 2)
-        }
-        return {"Week": {f"D{n}": value for n, value in hours.items()} | {target: sum(hours.values())}}
+        times = [[number_of(cells[f"{letter}{n}"]) or 0 for letter in "BC"] for n in range(2, count + 2)]
+        hours = [24 * (ended - began) for began, ended in times]
+        return {"Week": {f"D{n}": value for n, value in enumerate(hours, 2)} | {target: sum(hours)}}
 
     return formula_task(
         draw,
         f"Fill {area} with the hours that each person worked, as a number, and put their sum in {target}.",
         inputs,
         answer,
-        [
-            ("fill_cells", {"range": area, "value": "=(C2-B2)*24"}),
-            ("set_cell", {"cell": target, "value": f"=SUM({area})"}),
-        ],
+        [put(area, "=(C2-B2)*24"), put(target, f"=SUM({area})")],
         f"{area}, {target}",
     )
 
 
-def _clock(minutes: int) -> str:
-    return f"{minutes // 60:02}:{minutes % 60:02}:00"
+def _clock(minutes: int) -> dict[str, str]:
+    """A time of day as a cell's value."""
+    return {"time": f"{minutes // 60:02}:{minutes % 60:02}:00"}
 
 
 def names(draw: random.Random) -> Task:
@@ -176,12 +165,9 @@ def names(draw: random.Random) -> Task:
     def joined(first: str, last: str) -> str:
         return f"{first[0]}. {last.upper()}" if short else f"{last}, {first}"
 
-    asked = (
-        "the first letter of First, a dot, a space and Last in capitals"
-        if short
-        else "Last, a comma, a space and First"
-    )
-    return column_task(
+    initial = "the first letter of First, a dot, a space and Last in capitals"
+    asked = initial if short else "Last, a comma, a space and First"
+    return cells_task(
         draw,
         f"Fill {area} with {asked}, as in {joined('Mary', 'Poole')}.",
         inputs,
@@ -217,10 +203,7 @@ def blanks(draw: random.Random) -> Task:
         f"Some cells of B2:B{last} are blank. Put their number in D1, and the average of the others in D2.",
         inputs,
         answer,
-        [
-            ("set_cell", {"cell": "D1", "value": f"=COUNTBLANK(B2:B{last})"}),
-            ("set_cell", {"cell": "D2", "value": f"=AVERAGE(B2:B{last})"}),
-        ],
+        [put("D1", f"=COUNTBLANK(B2:B{last})"), put("D2", f"=AVERAGE(B2:B{last})")],
         "D1:D2",
         rivals=[partial(one_fewer, row) for row in range(2, last + 1)],
     )

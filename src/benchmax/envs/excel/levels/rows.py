@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from benchmax.envs.excel.levels import conditions, formulas, manipulation, reports, tables
-from benchmax.envs.excel.levels.task import MakeTask, Task
-from benchmax.envs.generated import different
+from benchmax.envs.excel.levels.task import MakeTask
+from benchmax.envs.generated_tasks import draw_different
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,9 +60,7 @@ def make_rows(level: str = DEFAULT_LEVEL, *, rows: int | None = ROWS, seed: int 
     """Different tasks of a level, the same for the same seed."""
     draw = random.Random(f"{level} {seed}")
     wanted = ROWS if rows is None else rows
-    tasks = different(LEVELS[level].makers, lambda make: make(draw), _asked, wanted)
-    return [task.as_row(level) for task in tasks]
-
-
-def _asked(task: Task) -> str:
-    return json.dumps([task.instruction, task.sheets])
+    made = draw_different(
+        LEVELS[level].makers, lambda make: make(draw), lambda task: json.dumps([task.instruction, task.sheets]), wanted
+    )
+    return [task.as_row(level) for task in made]

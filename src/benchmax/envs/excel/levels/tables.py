@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import operator
 import random
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from benchmax.envs.excel.levels.distinguishing_inputs import Sheets
 from benchmax.envs.excel.levels.formulas import AGGREGATES, SIGNS
-from benchmax.envs.excel.levels.task import SHEET, Task, cell_task, column_task, formula_task, table
-from benchmax.envs.excel.levels.telling_inputs import Sheets
+from benchmax.envs.excel.levels.task import SHEET, Task, cells_task, formula_task, put, table
 from benchmax.envs.excel.levels.words import items
 
 HEADER = ("Item", "Price", "Units", "Stock")
@@ -35,7 +36,7 @@ def column_total(draw: random.Random) -> Task:
     function, compute = AGGREGATES[word]
     letter, last, target = _COLUMNS[head], len(names) + 1, f"{draw.choice('BCDF')}{len(names) + draw.randint(3, 5)}"
 
-    return cell_task(
+    return cells_task(
         draw,
         f"Put the {word} of the {head} column in {target}.",
         stock_list(names),
@@ -50,7 +51,7 @@ def new_column(draw: random.Random) -> Task:
     sign, compute = SIGNS[word]
     (one, a), (other, b) = draw.sample(list(_COLUMNS.items()), 2)
     area = f"E2:E{len(names) + 1}"
-    return column_task(
+    return cells_task(
         draw,
         f"Fill {area} with {one} {word} {other} of each row.",
         stock_list(names),
@@ -64,7 +65,7 @@ def share_of_total(draw: random.Random) -> Task:
     names, (head, letter) = items(draw, draw.randint(4, 6)), draw.choice(list(_COLUMNS.items()))
     last = len(names) + 1
     area = f"E2:E{last}"
-    return column_task(
+    return cells_task(
         draw,
         f"Fill {area} with the {head} of each row as a share of the sum of all {head}.",
         stock_list(names),
@@ -79,7 +80,7 @@ def one_of_the_items(draw: random.Random) -> Task:
     sign, compute = SIGNS[word]
     (one, other), (head, letter) = draw.sample(range(len(names)), 2), draw.choice(list(_COLUMNS.items()))
     a, b, target = f"{letter}{one + 2}", f"{letter}{other + 2}", f"F{draw.randint(1, 9)}"
-    return cell_task(
+    return cells_task(
         draw,
         f"Put the {head} of {names[one]} {word} the {head} of {names[other]} in {target}.",
         stock_list(names),
@@ -96,10 +97,7 @@ def column_and_total(draw: random.Random) -> Task:
     area, target = f"E2:E{last}", f"E{last + 2}"
 
     def answer(sheets: Sheets) -> Sheets:
-        values = [
-            price * units
-            for price, units in zip(column(sheets, "B", len(names)), column(sheets, "C", len(names)), strict=True)
-        ]
+        values = list(map(operator.mul, column(sheets, "B", len(names)), column(sheets, "C", len(names))))
         return {SHEET: {f"E{row}": value for row, value in enumerate(values, 2)} | {target: sum(values)}}
 
     return formula_task(
@@ -107,9 +105,6 @@ def column_and_total(draw: random.Random) -> Task:
         f"Fill {area} with Price times Units of each row, and put the sum of {area} in {target}.",
         stock_list(names),
         answer,
-        [
-            ("fill_cells", {"range": area, "value": "=B2*C2"}),
-            ("set_cell", {"cell": target, "value": f"=SUM({area})"}),
-        ],
+        [put(area, "=B2*C2"), put(target, f"=SUM({area})")],
         f"{area}, {target}",
     )

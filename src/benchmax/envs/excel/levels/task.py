@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
-from benchmax.envs.excel.levels.telling_inputs import Answer, Inputs, Sheets, telling_inputs
+from benchmax.envs.excel.levels.distinguishing_inputs import Answer, Inputs, Sheets, telling_inputs
 from benchmax.envs.excel.workbooks.ranges import cell_name, parse_area
 
 SHEET = "Sheet1"
@@ -80,50 +80,39 @@ def formula_task(
     return Task(instruction, shown, expected, solution, position, cases)
 
 
-def cell_task(
+def cells_task(
     draw: random.Random,
     instruction: str,
     inputs: Inputs,
-    value: Callable[[Sheets], Any],
+    value: Callable[..., Any],
     formula: str,
-    cell: str,
-    *,
-    aimed: Inputs | None = None,
-    rivals: Sequence[Callable[[Sheets], Any]] = (),
-) -> Task:
-    """A formula for one cell, which may name its sheet (`Report!B2`)."""
-    place = parse_area(cell)
-    sheet, name = place.sheet or SHEET, cell_name(place.top, place.left)
-
-    def shows(compute: Callable[[Sheets], Any]) -> Answer:
-        return lambda sheets: {sheet: {name: compute(sheets)}}
-
-    call = ("set_cell", {"cell": cell, "value": formula})
-    wrong = [shows(each) for each in rivals]
-    return formula_task(draw, instruction, inputs, shows(value), [call], cell, aimed=aimed, rivals=wrong)
-
-
-def column_task(
-    draw: random.Random,
-    instruction: str,
-    inputs: Inputs,
-    value: Callable[[Sheets, int], Any],
-    formula: str,
-    area: str,
+    cells: str,
     *,
     sheet: str = SHEET,
     aimed: Inputs | None = None,
-    rivals: Sequence[Callable[[Sheets, int], Any]] = (),
+    rivals: Sequence[Callable[..., Any]] = (),
 ) -> Task:
-    """A formula for the first cell of a part of a column, filled down; its value depends on the row."""
-    places = [(row, cell_name(row, column)) for row, column in parse_area(area).cells()]
+    """One formula, for a cell or, filled down, for part of a column (`Report!B2`, `E2:E7`).
 
-    def shows(compute: Callable[[Sheets, int], Any]) -> Answer:
-        return lambda sheets: {sheet: {name: compute(sheets, row) for row, name in places}}
+    `value` computes what a cell shows from the sheets, and in a column from its row as well.
+    """
+    area = parse_area(cells)
+    places = [(row, cell_name(row, column)) for row, column in area.cells()]
 
-    call = ("fill_cells", {"range": area, "value": formula})
-    wrong = [shows(each) for each in rivals]
-    return formula_task(draw, instruction, inputs, shows(value), [call], area, aimed=aimed, rivals=wrong)
+    def shows(compute: Callable[..., Any]) -> Answer:
+        if ":" not in cells:
+            return lambda sheets: {area.sheet or sheet: {name: compute(sheets) for _, name in places}}
+        return lambda sheets: {area.sheet or sheet: {name: compute(sheets, row) for row, name in places}}
+
+    wrong, solution = [shows(each) for each in rivals], [put(cells, formula)]
+    return formula_task(draw, instruction, inputs, shows(value), solution, cells, aimed=aimed, rivals=wrong)
+
+
+def put(cells: str, formula: str) -> tuple[str, dict[str, str]]:
+    """The call that puts a formula into a cell, or fills a range with it."""
+    if ":" in cells:
+        return "fill_cells", {"range": cells, "value": formula}
+    return "set_cell", {"cell": cells, "value": formula}
 
 
 def _changed(shown: Sheets, other: Sheets) -> Sheets:

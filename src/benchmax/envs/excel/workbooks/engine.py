@@ -29,7 +29,8 @@ class Recalculated:
     def __init__(self, path: str, book: Workbook) -> None:
         self.book = book
         self._model, self.problem = _load(path)
-        self._index = {} if self._model is None else _indexes(self._model)
+        sheets = [] if self._model is None else self._model.get_worksheets_properties()
+        self._index: dict[str, int] = {each["name"]: number for number, each in enumerate(sheets)}
         if not all(sheet.title in self._index for sheet in book.worksheets):
             self._model, self.problem = None, self.problem or "it has sheets of another kind"
         self._formulas = dict(_formulas(book))
@@ -46,6 +47,10 @@ class Recalculated:
             self._model.update_cell_with_formula(self._index[sheet], row, column, formula)
         if wrong:
             self._model.evaluate()
+
+    def cell(self, place: Place) -> Any:
+        sheet, row, column = place
+        return self.book[sheet].cell(row, column)
 
     def formula(self, place: Place) -> str | None:
         return self._formulas.get(place)
@@ -64,17 +69,14 @@ class Recalculated:
 
     def _original(self, place: Place) -> Any:
         formula = self._formulas.get(place)
-        return as_json(self.book[place[0]].cell(place[1], place[2]).value) if formula is None else formula
+        return as_json(self.cell(place).value) if formula is None else formula
 
     def value(self, place: Place) -> Value:
         if place in self._doubts:
             return {"unknown": self._doubts[place]}
-        cell = self.book[place[0]].cell(place[1], place[2])
-        if (
-            place not in self._formulas
-            and place not in self._changed
-            and (cell.value is not None or self._model is None)
-        ):
+        cell = self.cell(place)
+        untouched = place not in self._formulas and place not in self._changed
+        if untouched and (cell.value is not None or self._model is None):
             return {"error": cell.value} if cell.data_type == "e" else as_json(cell.value)
         if self._model is None:
             return {"unknown": f"the workbook cannot be computed here ({self.problem})"}
@@ -86,13 +88,9 @@ class Recalculated:
     def dated(self, place: Place) -> Value:
         """The value, with numbers that are shown as dates or times as such."""
         value = self.value(place)
-        cell = self.book[place[0]].cell(place[1], place[2])
-        if (
-            isinstance(value, bool)
-            or not isinstance(value, int | float)
-            or not cell.is_date
-            or not 0 <= value < 2_958_466
-        ):
+        if isinstance(value, bool) or not isinstance(value, int | float):
+            return value
+        if not self.cell(place).is_date or not 0 <= value < 2_958_466:
             return value
         moment = from_serial(value)
         return {"time": moment.time().isoformat()} if value < 1 else {"date": moment.isoformat(timespec="seconds")}
@@ -111,7 +109,7 @@ class Recalculated:
         return self._spread(found) if found else {}
 
     def _as_read(self, place: Place, formula: str) -> str:
-        if self._model is None or isinstance(self.book[place[0]].cell(place[1], place[2]).value, ArrayFormula):
+        if self._model is None or isinstance(self.cell(place).value, ArrayFormula):
             return formula
         return str(self._model.get_cell_content(self._index[place[0]], place[1], place[2]))
 
@@ -133,12 +131,10 @@ class Recalculated:
         """Areas that a formula depends on; None when its text does not say."""
         if formulas.functions(formula) & formulas.DYNAMIC:
             return None
-        texts = [formula, *(text for name, text in self._names() if name in formulas.names(formula))]
+        named, known = formulas.names(formula), self.book.defined_names.items()
+        texts = [formula, *(str(each.value or "") for name, each in known if name.casefold() in named)]
         found = (area for text in texts for area in formulas.references(text))
         return [area._replace(sheet=sheet_named(self.book, area.sheet) if area.sheet else sheet) for area in found]
-
-    def _names(self) -> list[tuple[str, str]]:
-        return [(name.casefold(), str(each.value or "")) for name, each in self.book.defined_names.items()]
 
 
 def sheet_named(book: Workbook, name: str | None) -> str | None:
@@ -168,10 +164,6 @@ def _load(path: str) -> tuple[Any, str]:
         return None, f"{type(error).__name__}: {error}"
 
 
-def _indexes(model: Any) -> dict[str, int]:
-    return {each["name"]: number for number, each in enumerate(model.get_worksheets_properties())}
-
-
 def _formulas(book: Workbook) -> Iterator[tuple[Place, str]]:
     for sheet in book.worksheets:
         for row in sheet.iter_rows():
@@ -188,13 +180,11 @@ def _text(value: Any) -> str:
 
 def _value(model: Any, sheet: int, row: int, column: int) -> Value:
     value: Value = model.get_cell_value(sheet, row, column)
-    if isinstance(value, str) and value.startswith("#") and _is_error(model, sheet, row, column):
-        return {"unknown": "it is not computed here"} if value == "#N/IMPL!" else {"error": value}
-    return value
-
-
-def _is_error(model: Any, sheet: int, row: int, column: int) -> bool:
-    return bool(model.get_cell_type(sheet, row, column) == ironcalc.CellType.ErrorValue)
+    if not isinstance(value, str) or not value.startswith("#"):
+        return value
+    if model.get_cell_type(sheet, row, column) != ironcalc.CellType.ErrorValue:
+        return value
+    return {"unknown": "it is not computed here"} if value == "#N/IMPL!" else {"error": value}
 
 
 def _put(model: Any, sheet: int, row: int, column: int, value: Any) -> None:

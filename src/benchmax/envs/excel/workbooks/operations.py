@@ -131,7 +131,7 @@ def _formula(found: Recalculated, sheet: str, name: str) -> bool:
 
 def _styles(found: Recalculated, sheet: str, name: str) -> list[str]:
     place = _place(found, sheet, name)
-    return [] if place is None else dump.styles(found.book[place[0]].cell(place[1], place[2]))
+    return [] if place is None else dump.styles(found.cell(place))
 
 
 def _expect(position: str, sheet: str | None, most: int) -> dict[str, Any]:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import operator
 import random
+from collections.abc import Callable
 
-from benchmax.envs.math.levels.task import Task
+from benchmax.envs.math.levels.task import MakeTask, Task
 
 
 def _asked(expression: str, value: int) -> Task:
@@ -16,19 +18,15 @@ def sum_of_digits(draw: random.Random) -> Task:
     return _asked(" + ".join(map(str, digits)), sum(digits))
 
 
-def sum_of_two(draw: random.Random) -> Task:
-    a, b = draw.randint(11, 99), draw.randint(11, 99)
-    return _asked(f"{a} + {b}", a + b)
+def _of_two(sign: str, compute: Callable[[int, int], int]) -> MakeTask:
+    def make(draw: random.Random) -> Task:
+        a, b = draw.randint(11, 99), draw.randint(11, 99)
+        return _asked(f"{a} {sign} {b}", compute(a, b))
+
+    return make
 
 
-def difference(draw: random.Random) -> Task:
-    a, b = draw.randint(11, 99), draw.randint(11, 99)
-    return _asked(f"{a} - {b}", a - b)
-
-
-def product(draw: random.Random) -> Task:
-    a, b = draw.randint(11, 99), draw.randint(11, 99)
-    return _asked(f"{a} * {b}", a * b)
+sum_of_two, difference, product = _of_two("+", operator.add), _of_two("-", operator.sub), _of_two("*", operator.mul)
 
 
 def chain(draw: random.Random) -> Task:

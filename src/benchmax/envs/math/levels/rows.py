@@ -6,7 +6,7 @@ import random
 from collections.abc import Sequence
 from typing import Any
 
-from benchmax.envs.generated import different
+from benchmax.envs.generated_tasks import draw_different
 from benchmax.envs.math.levels import arithmetic, competition, school
 from benchmax.envs.math.levels.task import MakeTask
 
@@ -32,5 +32,5 @@ def make_rows(level: str, *, rows: int | None = ROWS, seed: int = 0) -> list[dic
     """Different questions of a level, the same for the same seed; fewer where the level has no more."""
     draw = random.Random(f"{level} {seed}")
     wanted = ROWS if rows is None else rows
-    tasks = different(LEVELS[level], lambda make: make(draw), lambda task: task.question, wanted)
+    tasks = draw_different(LEVELS[level], lambda make: make(draw), lambda task: task.question, wanted)
     return [task.as_row() for task in tasks]

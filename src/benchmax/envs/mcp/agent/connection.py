@@ -8,10 +8,10 @@ rollout's token, which every other operation names. The rollouts that were opene
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from typing import Any
 
-from aiohttp import WSMsgType, web
+from aiohttp import web
 
 from benchmax import limits
 from benchmax.envs.mcp.agent.auth import bearer_token, check_host, error_response, same_secret
@@ -19,33 +19,28 @@ from benchmax.envs.mcp.agent.http_routes import HttpRoutes, errors_as_json
 from benchmax.envs.mcp.agent.node import Node
 from benchmax.envs.mcp.agent.workspace_files import Upload
 from benchmax.envs.mcp.agent_client import PROTOCOL
-from benchmax.envs.remote.wire import MESSAGE_BYTES, Frames, describe, next_frames, pack
-from benchmax.errors import UsageError
+from benchmax.envs.mcp.frame_socket import FrameSocket
+from benchmax.envs.remote.wire import MESSAGE_BYTES, describe, pack
+from benchmax.errors import McpError, UsageError
 
 
-class Connection:
+class Connection(FrameSocket):
     """One client: its pending requests, and the rollouts it opened."""
 
     def __init__(self, node: Node, socket: web.WebSocketResponse) -> None:
-        self._node = node
+        super().__init__()
+        self.node = node
         self._socket = socket
         self._tasks: dict[int, asyncio.Task[None]] = {}
         self._tokens: set[str] = set()
         self._uploads: dict[int, Upload] = {}
-        self._outbox: list[bytes] = []
-        self._posted = asyncio.Event()
         self._ended = False
 
     async def serve(self) -> None:
-        sender = asyncio.ensure_future(self._send())
-        frames = Frames()
-        self.send({"hello": {"protocol": PROTOCOL, **self._node.about()}})
+        sender = asyncio.ensure_future(self._send_posted(self._socket))
+        self.send({"hello": {"protocol": PROTOCOL, **self.node.about()}})
         try:
-            async for message in self._socket:
-                if message.type is not WSMsgType.BINARY:
-                    break
-                for each in frames.feed(message.data):
-                    self._received(each)
+            await self._receive_all(self._socket)
         except ValueError:  # not frames, so not a client
             pass
         finally:
@@ -53,15 +48,7 @@ class Connection:
             await self._end()
 
     def send(self, message: dict[str, Any]) -> None:
-        self._outbox.append(pack(message))
-        self._posted.set()
-
-    async def _send(self) -> None:
-        while True:
-            await self._posted.wait()
-            self._posted.clear()
-            while self._outbox:
-                await self._socket.send_bytes(next_frames(self._outbox))
+        self._post(pack(message))
 
     def _received(self, message: dict[str, Any]) -> None:
         if "cancel" in message:
@@ -80,49 +67,28 @@ class Connection:
                 raise UsageError(f"There is no operation {message.get('op')!r}. Use an agent of the same version.")
             self.send({"id": number, "ok": await operation(self, message)})
         except asyncio.CancelledError:
-            self.send(
-                {
-                    "id": number,
-                    "error": {"type": "McpError", "kind": "McpError", "message": "The request was cancelled."},
-                }
-            )
+            self.send({"id": number, "error": describe(McpError("The request was cancelled."))})
             raise
         except Exception as error:
             self.send({"id": number, "error": describe(error)})
 
     async def open(self, message: dict[str, Any]) -> dict[str, Any]:
-        lease = await self._node.open(str(message["rollout"]), float(message["seconds"]), self.send)
+        lease = await self.node.open(str(message["rollout"]), float(message["seconds"]), self.send)
         self._tokens.add(lease.token)
         if self._ended:  # the lease came after the connection's end
-            await self._node.leases.release(lease.token)
+            await self.node.leases.release(lease.token)
         return {"token": lease.token, "workspace": str(lease.servers.dirs.workspace)}
 
     async def close(self, message: dict[str, Any]) -> None:
         self._tokens.discard(message["token"])
-        await self._node.leases.release(message["token"])
-
-    async def reset(self, message: dict[str, Any]) -> None:
-        await self._node.leases.reset(message["token"])
-
-    async def call(self, message: dict[str, Any]) -> dict[str, Any]:
-        return await self._node.leases.call(
-            message["token"], message["name"], message["arguments"], float(message["seconds"])
-        )
-
-    async def request(self, message: dict[str, Any]) -> dict[str, Any]:
-        return await self._node.request(
-            message["token"], message["method"], message["params"], float(message["seconds"])
-        )
-
-    async def tools(self, message: dict[str, Any]) -> list[dict[str, Any]]:
-        return await self._node.tools(float(message["seconds"]))
+        await self.node.leases.release(message["token"])
 
     async def put(self, message: dict[str, Any]) -> None:
         """Write a chunk of a file. `transfer` identifies the file, which appears with its last chunk."""
         transfer = int(message["transfer"])
         file = self._uploads.get(transfer)
         if file is None:
-            file = self._uploads[transfer] = self._node.upload(message["token"], message["path"])
+            file = self._uploads[transfer] = self.node.upload(message["token"], message["path"])
         done = True
         try:
             await asyncio.to_thread(file.write, message["data"])
@@ -134,22 +100,12 @@ class Connection:
                 self._uploads.pop(transfer).close()
 
     async def get(self, message: dict[str, Any]) -> dict[str, Any]:
-        data, size = await asyncio.to_thread(self._node.read, message["token"], message["path"], int(message["offset"]))
+        data, size = await asyncio.to_thread(self.node.read, message["token"], message["path"], int(message["offset"]))
         return {"data": data, "size": size}
 
-    async def check(self, message: dict[str, Any]) -> None:
-        """McpError when the rollout's servers are lost."""
-        await self._node.leases.lease(message["token"]).servers.check()
-
-    async def reward(self, message: dict[str, Any]) -> dict[str, Any]:
-        return await self._node.reward(message["token"], message["task"], float(message["seconds"]), self.send)
-
-    async def warm(self, message: dict[str, Any]) -> int:
-        return await self._node.leases.warm(int(message["number"]), float(message["seconds"]))
-
     async def state(self, message: dict[str, Any]) -> dict[str, Any]:
-        leases = self._node.leases
-        return {**self._node.state(), "pids": leases.pids(), "rollouts": leases.pids_of_rollouts()}
+        leases = self.node.leases
+        return {**self.node.state(), "pids": leases.pids(), "rollouts": leases.pids_of_rollouts()}
 
     async def _end(self) -> None:
         for task in list(self._tasks.values()):
@@ -160,14 +116,27 @@ class Connection:
             file.close()
         self._ended = True
         for token in list(self._tokens):
-            await self._node.leases.release(token)
+            await self.node.leases.release(token)
 
 
-_OPERATIONS = {
-    "open": Connection.open, "close": Connection.close, "reset": Connection.reset, "call": Connection.call,
-    "request": Connection.request, "tools": Connection.tools, "put": Connection.put, "get": Connection.get,
-    "check": Connection.check, "reward": Connection.reward, "warm": Connection.warm, "state": Connection.state,
-}  # fmt: skip
+_OPERATIONS: dict[str, Callable[[Connection, dict[str, Any]], Awaitable[Any]]] = {
+    "open": Connection.open,
+    "close": Connection.close,
+    "put": Connection.put,
+    "get": Connection.get,
+    "state": Connection.state,
+    "reset": lambda self, given: self.node.leases.reset(given["token"]),
+    "call": lambda self, given: self.node.leases.call(
+        given["token"], given["name"], given["arguments"], float(given["seconds"])
+    ),
+    "request": lambda self, given: self.node.request(
+        given["token"], given["method"], given["params"], float(given["seconds"])
+    ),
+    "tools": lambda self, given: self.node.tools(float(given["seconds"])),
+    "check": lambda self, given: self.node.leases.lease(given["token"]).servers.check(),
+    "reward": lambda self, given: self.node.reward(given["token"], given["task"], float(given["seconds"]), self.send),
+    "warm": lambda self, given: self.node.leases.warm(int(given["number"]), float(given["seconds"])),
+}
 
 
 def make_app(node: Node, secret: str, names: Sequence[str]) -> web.Application:

@@ -20,6 +20,7 @@ from time import monotonic
 from typing import Any
 
 from benchmax import limits, retries
+from benchmax.cross_loop import settle
 from benchmax.envs.mcp.agent.server_set import ServerSet, ServerSetLauncher, Tool
 from benchmax.envs.mcp.timings import ServerMetrics
 from benchmax.errors import BenchmaxError, McpError, ToolError
@@ -56,13 +57,10 @@ class _Waiter:
 class LeasePool:
     """The server sets of one machine, leased to rollouts."""
 
-    def __init__(
-        self, launcher: ServerSetLauncher, capacity: int, spares: int, idle_seconds: float = limits.MCP_IDLE_SECONDS
-    ) -> None:
+    def __init__(self, launcher: ServerSetLauncher, capacity: int, spares: int) -> None:
         self._launcher = launcher
         self.capacity = capacity
         self._spares = spares
-        self._idle_seconds = idle_seconds
         self._ready: deque[ServerSet] = deque()
         self._leases: dict[str, Lease] = {}
         self._granted = 0
@@ -151,7 +149,7 @@ class LeasePool:
     async def warm(self, number: int, seconds: float) -> int:
         """Start this many server sets in addition to the leased ones. Returns how many are ready."""
         self._wanted = min(self.capacity, len(self._leases) + number)
-        self._wanted_until = monotonic() + self._idle_seconds
+        self._wanted_until = monotonic() + limits.MCP_IDLE_SECONDS
         until = monotonic() + seconds
         self._pump()
         while len(self._ready) + len(self._leases) < self._wanted and monotonic() < until and not self._closed:
@@ -266,8 +264,7 @@ class LeasePool:
     def _refuse_waiters(self, error: BenchmaxError) -> None:
         waiters, self._waiters = self._waiters, deque()
         for waiter in waiters:
-            if not waiter.servers.done():
-                waiter.servers.set_exception(error)
+            settle(waiter.servers, None, error)
 
     def _broken(self) -> bool:
         """Whether so many starts failed that requests are refused for a while."""
@@ -308,9 +305,9 @@ class LeasePool:
     async def _maintain(self) -> None:
         """End spares that have not been needed for long, and those that no longer answer."""
         while True:
-            await asyncio.sleep(min(10.0, self._idle_seconds / 4))
+            await asyncio.sleep(min(10.0, limits.MCP_IDLE_SECONDS / 4))
             target, now = self._target(), monotonic()
-            while self._ready and self._live() > target and now - self._ready[0].since > self._idle_seconds:
+            while self._ready and self._live() > target and now - self._ready[0].since > limits.MCP_IDLE_SECONDS:
                 self._discard(self._ready.popleft())
                 self.metrics.reaped += 1
             for servers in [servers for servers in self._ready if now - servers.since > STALE_SECONDS]:

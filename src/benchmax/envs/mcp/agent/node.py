@@ -18,7 +18,7 @@ from benchmax.envs.mcp.agent.server_launcher import ServerLauncher
 from benchmax.envs.mcp.agent.server_set import ServerSetLauncher
 from benchmax.envs.mcp.agent.workspace_files import Upload, open_download
 from benchmax.envs.mcp.fork.read_rules import reward_rules, server_rules
-from benchmax.envs.mcp.fork.server_box import SandboxRules
+from benchmax.envs.mcp.fork.server_sandbox import SandboxRules
 from benchmax.envs.mcp.setup.install import Installed
 from benchmax.envs.mcp.workdir import PRIVATE_NAMES, Workdir
 from benchmax.envs.remote.child import SANDBOXED

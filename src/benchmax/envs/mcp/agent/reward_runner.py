@@ -13,15 +13,17 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from benchmax.cross_loop import settle
 from benchmax.envs.mcp.agent.rollout_dirs import RolloutDirs
 from benchmax.envs.mcp.agent.server_launcher import user_packages
 from benchmax.envs.mcp.agent.server_set import ServerSet
 from benchmax.envs.mcp.client.output_tail import OutputTail
 from benchmax.envs.mcp.fork.python_program import PythonProgram
-from benchmax.envs.mcp.fork.server_box import Child, SandboxRules, ServerBox
-from benchmax.envs.remote.process_limits import scrubbed_environment
-from benchmax.envs.remote.wire import Frames, describe, pack, rebuild
+from benchmax.envs.mcp.fork.server_sandbox import SandboxRules, ServerBox
+from benchmax.envs.remote.process_environment import scrubbed_environment
+from benchmax.envs.remote.wire import FrameProtocol, describe, rebuild
 from benchmax.errors import McpError, RewardError
+from benchmax.sandbox import Ended, Process
 
 START_SECONDS = 30.0
 MODULE = "benchmax.envs.mcp.agent.reward_worker"
@@ -53,23 +55,24 @@ class RewardRunner:
         _, tail = await loop.connect_read_pipe(
             lambda: OutputTail(lambda line: log(20, "reward_fn", line)), os.fdopen(out_read, "rb", 0)
         )
+        connection, child = _Connection(ask, log), None
+        await loop.create_unix_connection(lambda: connection, sock=ours)
         fds = [null, out_write, os.dup(out_write), theirs.detach()]
         variables = self._variables(servers.dirs)
-        child = await box.spawn([str(self._file)], servers.dirs.own, variables, fds, forked=True)
-        connection = _Connection(ask, log)
-        await loop.create_unix_connection(lambda: connection, sock=ours)
         try:
+            child = await box.spawn([str(self._file)], servers.dirs.own, variables, fds, forked=True)
             connection.send({"task": {**task, "workspace": str(servers.dirs.workspace)}})
             return await self._wait(child, connection, tail, seconds)
         finally:
-            child.kill()
+            if child is not None:
+                child.kill()
             connection.close()
             tail.close()
 
     def _variables(self, dirs: RolloutDirs) -> dict[str, str]:
         return {**scrubbed_environment(), **user_packages(), "PATH": self._path, **dirs.variables()}
 
-    async def _wait(self, child: Child, connection: _Connection, tail: OutputTail, seconds: float) -> dict[str, Any]:
+    async def _wait(self, child: Process, connection: _Connection, tail: OutputTail, seconds: float) -> dict[str, Any]:
         both: list[asyncio.Future[Any]] = [connection.outcome, child.ended]
         await asyncio.wait(both, timeout=seconds, return_when=asyncio.FIRST_COMPLETED)
         if not connection.outcome.done() and child.ended.done():
@@ -79,8 +82,8 @@ class RewardRunner:
         if not child.ended.done():
             raise RewardError(f"The reward functions took longer than {seconds:g} s. Make them faster.")
         await asyncio.wait([tail.closed], timeout=0.5)
-        lines = "\n".join(tail.lines)
-        raise RewardError(f"The reward functions ended their process (status {child.ended.result()}). {lines}".strip())
+        lines, status = "\n".join(tail.lines), Ended.of(child.ended).exit
+        raise RewardError(f"The reward functions ended their process (status {status}). {lines}".strip())
 
     async def _ready_box(self) -> ServerBox:
         if self._box is None:
@@ -102,30 +105,24 @@ class RewardRunner:
             await self._box.close()
 
 
-class _Connection(asyncio.Protocol):
+class _Connection(FrameProtocol):
     """The channel to one reward process."""
 
     def __init__(self, ask: Ask, log: Log) -> None:
+        super().__init__()
         loop = asyncio.get_running_loop()
         self._ask, self._log = ask, log
-        self._frames = Frames()
-        self._transport: asyncio.Transport | None = None
         self._asking: set[asyncio.Task[None]] = set()
         self.outcome: asyncio.Future[dict[str, Any]] = loop.create_future()
         self.closed: asyncio.Future[None] = loop.create_future()
 
-    def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        assert isinstance(transport, asyncio.Transport)
-        self._transport = transport
-
     def data_received(self, data: bytes) -> None:
         try:
-            for message in self._frames.feed(data):
-                self._received(message)
+            super().data_received(data)
         except ValueError:
             self.close()
 
-    def _received(self, message: dict[str, Any]) -> None:
+    def received(self, message: dict[str, Any]) -> None:
         if "log" in message:
             level, name, line = message["log"]
             self._log(int(level), str(name), str(line))
@@ -145,16 +142,10 @@ class _Connection(asyncio.Protocol):
         except Exception as error:
             self.send({"id": message["id"], "error": describe(error)})
 
-    def send(self, message: Mapping[str, Any]) -> None:
-        if self._transport is not None:
-            self._transport.write(pack(message))
-
     def connection_lost(self, error: Exception | None) -> None:
-        if not self.closed.done():
-            self.closed.set_result(None)
+        settle(self.closed, None)
 
     def close(self) -> None:
         for task in self._asking:
             task.cancel()
-        if self._transport is not None:
-            self._transport.close()
+        super().close()

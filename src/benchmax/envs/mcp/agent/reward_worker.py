@@ -20,39 +20,33 @@ from pathlib import Path
 from typing import Any
 
 from benchmax import limits
+from benchmax.cross_loop import settle
 from benchmax.envs.logging import log_env
 from benchmax.envs.mcp.client.reward_client import McpClient
-from benchmax.envs.remote.wire import Frames, describe, pack, rebuild, restore_transcripts
+from benchmax.envs.remote.wire import FrameProtocol, answer_of, describe, pack, restore_transcripts
 
 CHANNEL = 3
 
 
-class Channel:
+class Channel(FrameProtocol):
     """Frames to and from the agent."""
 
     def __init__(self, sock: socket.socket) -> None:
+        super().__init__()
         self._sock = sock
-        self._frames = Frames()
         self._waiting: dict[int, asyncio.Future[Any]] = {}
         self._number = 0
         self._lock = threading.Lock()
         self.task: asyncio.Future[dict[str, Any]] = asyncio.get_running_loop().create_future()
 
-    async def listen(self) -> None:
-        loop = asyncio.get_running_loop()
-        while data := await loop.sock_recv(self._sock, 1 << 16):
-            for message in self._frames.feed(data):
-                self._received(message)
+    def connection_lost(self, error: Exception | None) -> None:
         os._exit(1)  # the agent is gone
 
-    def _received(self, message: dict[str, Any]) -> None:
+    def received(self, message: dict[str, Any]) -> None:
         if "task" in message:
             self.task.set_result(message["task"])
-        elif (future := self._waiting.pop(message.get("id", -1), None)) is not None and not future.done():
-            if "error" in message:
-                future.set_exception(rebuild(message["error"]))
-            else:
-                future.set_result(message.get("ok"))
+        elif (future := self._waiting.pop(message.get("id", -1), None)) is not None:
+            settle(future, *answer_of(message))
 
     async def ask(self, what: str, given: dict[str, Any]) -> Any:
         self._number += 1
@@ -134,9 +128,8 @@ def _accepted(function: Callable[..., Any], given: Mapping[str, Any]) -> Mapping
 
 
 async def _serve(sock: socket.socket, path: Path) -> None:
-    sock.setblocking(False)
     channel = Channel(sock)
-    listening = asyncio.ensure_future(channel.listen())
+    await asyncio.get_running_loop().create_unix_connection(lambda: channel, sock=sock)
     logging.root.addHandler(_ToAgent(channel))
     logging.root.setLevel(logging.INFO)
     task = await channel.task
@@ -147,7 +140,6 @@ async def _serve(sock: socket.socket, path: Path) -> None:
         channel.send({"rewards": await score(functions, given)})
     except BaseException as error:
         channel.send({"failed": describe(error)})
-    listening.cancel()
 
 
 def main() -> None:

@@ -7,7 +7,7 @@ import logging
 import os
 import shutil
 import site
-from collections.abc import Awaitable, Mapping, Sequence
+from collections.abc import Awaitable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, TypeVar
@@ -21,14 +21,14 @@ from benchmax.envs.mcp.client.stdio_session import StdioSession
 from benchmax.envs.mcp.fork.preload import ARGUMENTS
 from benchmax.envs.mcp.fork.python_program import PythonProgram, python_program
 from benchmax.envs.mcp.fork.read_rules import certificate_variables, extra_paths, shown_paths, unreadable_paths
-from benchmax.envs.mcp.fork.server_box import Child, SandboxRules, ServerBox, ServerLimits
+from benchmax.envs.mcp.fork.server_sandbox import SandboxRules, ServerBox, server_limits
 from benchmax.envs.mcp.server_config import ServerSpec, memory_bytes
 from benchmax.envs.mcp.workdir import Workdir
-from benchmax.envs.remote.process import signal_name
-from benchmax.envs.remote.process_limits import readable_bytes, scrubbed_environment
+from benchmax.envs.remote.process import how_it_exited
+from benchmax.envs.remote.process_environment import readable_bytes, scrubbed_environment
 from benchmax.errors import EnvDefinitionError, McpError
 from benchmax.ports import free_port
-from benchmax.sandbox import Capabilities
+from benchmax.sandbox import Capabilities, Ended, Limits, Process
 
 T = TypeVar("T")
 logger = logging.getLogger(__name__)
@@ -45,7 +45,7 @@ class Server:
 
     spec: ServerSpec
     session: McpSession
-    child: Child | None = None
+    child: Process | None = None
     tails: tuple[OutputTail, ...] = ()
     """Its stderr, and over HTTP its stdout; they share one list of lines."""
 
@@ -78,19 +78,21 @@ class Server:
     async def death(self) -> str:
         """How it ended, with the last lines it printed."""
         assert self.child is not None
-        status = await asyncio.shield(self.child.ended)
+        await asyncio.wait([self.child.ended])
         if self.tails:
             await asyncio.wait([tail.closed for tail in self.tails], timeout=LAST_WORDS_SECONDS)
-        how = f"was killed by {signal_name(-status)}" if status < 0 else f"ended with exit code {status}"
-        if self.child.failure is not None:
-            how = f"could not be started: {self.child.failure.rstrip('.')}"
-        elif self.child.by is not None:
-            how = _over(self.child.by, self.spec)
+        ended = Ended.of(self.child.ended)
+        if ended.failure is not None:
+            how = f"could not be started: {ended.failure.rstrip('.')}"
+        elif ended.by is not None and ended.by != "killed":
+            how = _over(ended.by, self.spec)
+        else:
+            how = how_it_exited(ended.exit)
         lines = f"Its last lines were:\n{self.last_lines}" if self.last_lines else "It printed no error."
         return f"MCP server {self.spec.name!r} {how}. {lines}"
 
     async def stop(self) -> None:
-        if self.child is not None:  # first, or it begins to end by itself when its input does
+        if self.child is not None:  # first, as it would begin to end when its input ends
             self.child.kill()
             await asyncio.wait([self.child.ended], timeout=5.0)
         await self.session.close()
@@ -154,21 +156,17 @@ class ServerLauncher:
     async def _begin(self, spec: ServerSpec, dirs: RolloutDirs) -> Server:
         if spec.command is None:
             return await self._reach(spec, dirs)
-        if (program := self._python(spec)) is not None:
-            try:
-                await self._await_forker(spec)
+        program = self._python(spec)
+        try:
+            if program is not None and await self._can_fork(spec):
                 return await self._start(spec, dirs, program)
-            except _CannotFork as error:
-                self.not_forked[spec.name] = str(error)
-            except _NotYet:
-                pass  # a later start may use it
-            except NoAnswer:
-                raise  # it has used up its time
-            except McpError as failure:
-                server = await self._try_plain(spec, dirs, failure)
-                self.not_forked[spec.name] = "it starts only in a process of its own"
-                logger.warning("MCP server %r is not forked: %s", spec.name, failure)
-                return server
+        except NoAnswer:
+            raise  # it has used up its time
+        except McpError as failure:
+            server = await self._try_plain(spec, dirs, failure)
+            self.not_forked[spec.name] = "it starts only in a process of its own"
+            logger.warning("MCP server %r is not forked: %s", spec.name, failure)
+            return server
         return await self._start(spec, dirs, None)
 
     def _python(self, spec: ServerSpec) -> PythonProgram | None:
@@ -187,27 +185,26 @@ class ServerLauncher:
         except McpError:
             raise failure from None
 
-    async def _await_forker(self, spec: ServerSpec) -> None:
-        """_CannotFork or _NotYet when its servers are to be run by their command."""
+    async def _can_fork(self, spec: ServerSpec) -> bool:
+        """Whether it can be forked, rather than run by its command."""
         try:
             reason = await asyncio.wait_for(self._box(spec).forking(), spec.start_seconds)
         except TimeoutError:
-            raise _NotYet from None
+            return False  # its packages are still being imported; a later start may be forked
         if reason is not None:
-            raise _CannotFork(reason)
+            self.not_forked[spec.name] = reason
+        return reason is None
 
     def _box(self, spec: ServerSpec) -> ServerBox:
         """The sandbox of a server's processes; a Python server's imports its packages, too."""
         if spec.name not in self._boxes:
-            self._boxes[spec.name] = self._made_box(spec)
+            shown = (*self._rules.shown, *shown_paths(spec, self._path))
+            rules = replace(self._rules, read=(*self._rules.read, *self._read[spec.name]), shown=shown)
+            if (program := self._python(spec)) is not None:
+                self._boxes[spec.name] = self._forking_box(spec, program, rules)
+            else:
+                self._boxes[spec.name] = ServerBox(rules, self._root, self._variables(), name=_log_name(spec))
         return self._boxes[spec.name]
-
-    def _made_box(self, spec: ServerSpec) -> ServerBox:
-        shown = (*self._rules.shown, *shown_paths(spec, self._path))
-        rules = replace(self._rules, read=(*self._rules.read, *self._read[spec.name]), shown=shown)
-        if (program := self._python(spec)) is None:
-            return ServerBox(rules, self._root, self._variables(), name=_log_name(spec))
-        return self._forking_box(spec, program, rules)
 
     def _forking_box(self, spec: ServerSpec, program: PythonProgram, rules: SandboxRules) -> ServerBox:
         """It imports in an empty directory, with the server's own arguments and variables."""
@@ -237,14 +234,7 @@ class ServerLauncher:
 
     async def _start(self, spec: ServerSpec, dirs: RolloutDirs, program: PythonProgram | None) -> Server:
         """With a program as a fork, else by its command."""
-        port = free_port() if spec.url else None
-        filled = spec.filled({"workspace": str(dirs.workspace), "port": str(port or "")})
-        argv = [filled.command or "", *filled.args]
-        if program is not None:
-            argv = list(_last(filled.args, program.arguments))
-        variables = {**self._variables(), **dirs.variables(), **filled.env}
-        process = _Process(argv, variables, port, forked=program is not None)
-        server = await self._spawn(filled, self._box(spec), process, dirs)
+        server = await self._spawn(spec, dirs, program)
         try:
             await self._shake_hands(server)
         except BaseException:
@@ -254,14 +244,18 @@ class ServerLauncher:
             self._box(spec).proven = True
         return server
 
-    async def _spawn(self, spec: ServerSpec, box: ServerBox, process: _Process, dirs: RolloutDirs) -> Server:
+    async def _spawn(self, spec: ServerSpec, dirs: RolloutDirs, program: PythonProgram | None) -> Server:
+        """Start its process, and connect to the pipes."""
+        port, box, forked = free_port() if spec.url else None, self._box(spec), program is not None
+        spec = spec.filled({"workspace": str(dirs.workspace), "port": str(port or "")})
+        argv = [spec.command or "", *spec.args] if program is None else _last(spec.args, program.arguments)
+        variables = {**self._variables(), **dirs.variables(), **spec.env}
         stdin, stdout, stderr = os.pipe(), os.pipe(), os.pipe()
         ours, theirs = (stdin[1], stdout[0], stderr[0]), (stdin[0], stdout[1], stderr[1])
         try:
             await box.start()
             dirs.give_to(box.user)
-            given = _limits(spec, process.port)
-            child = await box.spawn(process.argv, dirs.own, process.env, theirs, given, forked=process.forked)
+            child = await box.spawn(argv, dirs.own, variables, theirs, _limits(spec, port), forked=forked)
         except BaseException:
             for fd in ours:
                 os.close(fd)
@@ -272,7 +266,7 @@ class ServerLauncher:
             child.kill()
             raise
 
-    async def _connect(self, spec: ServerSpec, child: Child, pipes: tuple[int, int, int]) -> Server:
+    async def _connect(self, spec: ServerSpec, child: Process, pipes: tuple[int, int, int]) -> Server:
         """Connect to the pipes of a running server."""
         loop = asyncio.get_running_loop()
         files = [os.fdopen(fd, mode, 0) for fd, mode in zip(pipes, ("wb", "rb", "rb"), strict=True)]
@@ -305,31 +299,13 @@ class ServerLauncher:
         await asyncio.gather(*(box.close() for box in self._boxes.values()))
 
 
-@dataclass(frozen=True, slots=True)
-class _Process:
-    """What to start."""
-
-    argv: Sequence[str]
-    env: Mapping[str, str]
-    port: int | None
-    forked: bool
-
-
-class _CannotFork(Exception):
-    pass
-
-
-class _NotYet(Exception):
-    """The packages are still being imported."""
-
-
 def _log_name(spec: ServerSpec) -> str:
     return f"MCP server {spec.name!r}"
 
 
-def _limits(spec: ServerSpec, port: int | None) -> ServerLimits:
+def _limits(spec: ServerSpec, port: int | None) -> Limits:
     memory = memory_bytes(spec.memory) if spec.memory is not None else limits.MCP_MEMORY_BYTES
-    return ServerLimits(memory, spec.network, port if spec.network == "none" else None)
+    return server_limits(memory, spec.network, port if spec.network == "none" else None)
 
 
 def _over(limit: str, spec: ServerSpec) -> str:

@@ -11,6 +11,7 @@ from pathlib import Path
 from time import monotonic
 from typing import Any
 
+from benchmax.cross_loop import settle
 from benchmax.envs.mcp.agent.rollout_dirs import RolloutDirs
 from benchmax.envs.mcp.agent.server_launcher import Server, ServerLauncher
 from benchmax.envs.mcp.client.mcp_session import NoAnswer, RpcError
@@ -139,8 +140,7 @@ class ServerSet:
             watcher.cancel()
         await asyncio.gather(*(server.stop() for server in self._servers))
         await asyncio.to_thread(remove_tree, self.dirs.own)
-        if not self.lost.done():
-            self.lost.set_result("The MCP servers were stopped.")
+        settle(self.lost, "The MCP servers were stopped.")
 
 
 class ServerSetLauncher:

@@ -1,12 +1,8 @@
-"""A session with an MCP server over streamable HTTP: each request is a POST, answered by JSON or an event stream.
-
-Events are read here rather than by an SSE package, as lines are bounded and read as leniently as those of stdio.
-"""
+"""A session with an MCP server over streamable HTTP: each request is a POST, answered by JSON or an event stream."""
 
 from __future__ import annotations
 
 import asyncio
-import itertools
 import json
 from collections.abc import AsyncIterator, Mapping
 from typing import Any
@@ -26,6 +22,7 @@ from benchmax.envs.mcp.client.mcp_session import (
 )
 from benchmax.envs.mcp.client.stdio_messages import Unreadable, messages_in, number_of
 from benchmax.errors import McpError
+from benchmax.sse import MEDIA_TYPE, read_events
 
 END_SECONDS = 2.0
 MOST_REDIRECTS = 3
@@ -41,8 +38,7 @@ class HttpSession(McpSession):
         self._shared = shared
         """Whether the server outlives the rollout, so that the session has to be closed there."""
         self._url = url
-        self._numbers = itertools.count(1)
-        accept = {"Accept": "application/json, text/event-stream", "Content-Type": "application/json"}
+        accept = {"Accept": f"application/json, {MEDIA_TYPE}", "Content-Type": "application/json"}
         self._headers = {**accept, **headers}
         self._http = aiohttp.ClientSession(auto_decompress=True, cookie_jar=aiohttp.DummyCookieJar(), trust_env=False)
 
@@ -65,8 +61,7 @@ class HttpSession(McpSession):
     async def request(self, method: str, params: dict[str, Any], seconds: float) -> dict[str, Any]:
         if self.lost is not None:
             raise McpError(self.lost)
-        number = next(self._numbers)
-        body = {"jsonrpc": "2.0", "id": number, "method": method, "params": self.stamped(params)}
+        number, body = self._numbered(method, params)
         try:
             async with asyncio.timeout(seconds):
                 message = await self._post(number, body, self._headers_for(method, params))
@@ -113,11 +108,10 @@ class HttpSession(McpSession):
                 return None
             if session := response.headers.get("Mcp-Session-Id"):
                 self._headers["Mcp-Session-Id"] = session
-            if response.content_type == "text/event-stream":
+            if response.content_type == MEDIA_TYPE:
                 return await self._from_events(number, response)
             if response.status == 404 and "Mcp-Session-Id" in self._headers:
-                self.fail(f"MCP server {self.name!r} has ended this rollout's session. Run the rollout again.")
-                raise McpError(str(self.lost))
+                raise self.fail(f"MCP server {self.name!r} has ended this rollout's session. Run the rollout again.")
             body_bytes = b"".join([chunk async for chunk in _chunks(response, self.name)])
             for message in _messages(body_bytes):
                 if "result" in message or isinstance(message.get("error"), dict):
@@ -134,15 +128,10 @@ class HttpSession(McpSession):
             raise RpcError(f"MCP server {self.name!r} answered {response.status} {response.reason}.{hint}", code)
 
     async def _from_events(self, number: int, response: aiohttp.ClientResponse) -> dict[str, Any]:
-        data: list[str] = []
-        async for line in _lines(response, self.name):
-            if line.startswith("data:"):
-                data.append(line[5:].removeprefix(" "))
-            elif not line and data:
-                for message in _messages("\n".join(data)):
-                    if number_of(message) == number and "method" not in message:
-                        return message
-                data.clear()
+        async for data in read_events(_chunks(response, self.name)):
+            for message in _messages(data):
+                if number_of(message) == number and "method" not in message:
+                    return message
         raise McpError(f"MCP server {self.name!r} ended its answer early.")
 
     async def notify(self, method: str) -> None:
@@ -168,10 +157,10 @@ class HttpSession(McpSession):
             pass
 
 
-def _messages(text: str | bytes) -> list[dict[str, Any]]:
-    """The messages of a text; none in an event that only says where to resume a stream."""
+def _messages(text: bytes) -> list[dict[str, Any]]:
+    """The messages of a text; none in one that cannot be read."""
     try:
-        return messages_in(text.encode("utf-8", "replace") if isinstance(text, str) else text)
+        return messages_in(text)
     except Unreadable:
         return []
 
@@ -183,16 +172,3 @@ async def _chunks(response: aiohttp.ClientResponse, name: str) -> AsyncIterator[
         if size > limits.MCP_MESSAGE_BYTES:
             raise McpError(f"MCP server {name!r} sent more than {limits.MCP_MESSAGE_BYTES:,} bytes in one answer.")
         yield chunk
-
-
-async def _lines(response: aiohttp.ClientResponse, name: str) -> AsyncIterator[str]:
-    held: list[bytes] = []  # parts of an unfinished line, joined once as it may be long
-    async for chunk in _chunks(response, name):
-        *lines, rest = chunk.split(b"\n")
-        for line in lines:
-            held.append(line)
-            yield b"".join(held).rstrip(b"\r").decode("utf-8", "replace")
-            held.clear()
-        held.append(rest)
-    yield b"".join(held).decode("utf-8", "replace")
-    yield ""

@@ -11,6 +11,7 @@ handshake of both versions of the protocol, listing and calling tools, reading r
 from __future__ import annotations
 
 import asyncio
+import itertools
 import json
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
@@ -18,6 +19,7 @@ from time import monotonic
 from typing import Any
 
 from benchmax import limits
+from benchmax.cross_loop import settle
 from benchmax.errors import McpError
 
 HANDSHAKE = "2025-11-25"
@@ -62,6 +64,7 @@ class McpSession(ABC):
         """Whether its output has ended, so that its exit status is about to arrive."""
         self._unanswered = 0
         self._probing: asyncio.Task[None] | None = None
+        self._numbers = itertools.count(1)
 
     @abstractmethod
     async def request(self, method: str, params: dict[str, Any], seconds: float) -> dict[str, Any]:
@@ -70,12 +73,11 @@ class McpSession(ABC):
     @abstractmethod
     async def notify(self, method: str) -> None: ...
 
-    def fail(self, reason: str) -> None:
-        """Mark the server as lost; pending requests raise the reason."""
-        if self.lost is None:
-            self.lost = reason
-        if not self.failed.done():
-            self.failed.set_result(self.lost)
+    def fail(self, reason: str) -> McpError:
+        """Mark the server as lost; pending requests raise the error that is returned."""
+        self.lost = self.lost or reason
+        settle(self.failed, self.lost)
+        return McpError(self.lost)
 
     @abstractmethod
     async def close(self) -> None: ...
@@ -104,8 +106,10 @@ class McpSession(ABC):
     def _agreed(self, version: str) -> None:
         """Called with the agreed version."""
 
-    def stamped(self, params: dict[str, Any]) -> dict[str, Any]:
-        return {**params, "_meta": _META} if self.modern else params
+    def _numbered(self, method: str, params: dict[str, Any]) -> tuple[int, dict[str, Any]]:
+        """A new number, and the request with it."""
+        number, params = next(self._numbers), {**params, "_meta": _META} if self.modern else params
+        return number, {"jsonrpc": "2.0", "id": number, "method": method, "params": params}
 
     async def tools(self, seconds: float) -> list[dict[str, Any]]:
         """Every tool as the server describes it; a server of resources or prompts may have none."""
@@ -153,8 +157,9 @@ class McpSession(ABC):
         except NoAnswer:
             self._unanswered += 1
             if self._unanswered > MOST_UNANSWERED:
-                self.fail(f"MCP server {self.name!r} hangs: it answers neither calls nor pings. Correct the server.")
-                raise McpError(str(self.lost)) from None
+                raise self.fail(
+                    f"MCP server {self.name!r} hangs: it answers neither calls nor pings. Correct the server."
+                ) from None
             raise NoAnswer(
                 f"MCP server {self.name!r} has not answered since a call timed out, so this call was not sent."
             ) from None

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-import itertools
 from collections.abc import Mapping
 from typing import Any
 
 from benchmax import limits
+from benchmax.cross_loop import settle
 from benchmax.envs.mcp.client.mcp_session import UNKNOWN_METHOD, McpSession, NoAnswer, as_json, result_of
 from benchmax.envs.mcp.client.output_tail import LINE_BYTES, TokenBucket
 from benchmax.envs.mcp.client.stdio_messages import Unreadable, messages_in, number_of
@@ -25,7 +25,6 @@ class StdioSession(McpSession, asyncio.Protocol):
     def __init__(self, name: str) -> None:
         super().__init__(name)
         self._loop = asyncio.get_running_loop()
-        self._numbers = itertools.count(1)
         self._waiting: dict[int, asyncio.Future[dict[str, Any]]] = {}
         self._abandoned: set[int] = set()
         """Cancelled requests whose answers may still come."""
@@ -43,8 +42,7 @@ class StdioSession(McpSession, asyncio.Protocol):
         self._reader, _ = await self._loop.connect_read_pipe(lambda: self, stdout)
 
     async def request(self, method: str, params: dict[str, Any], seconds: float) -> dict[str, Any]:
-        number = next(self._numbers)
-        body = {"jsonrpc": "2.0", "id": number, "method": method, "params": self.stamped(params)}
+        number, body = self._numbered(method, params)
         future = self._waiting[number] = self._loop.create_future()
         timer = self._loop.call_later(seconds, self._time_out, number, method, seconds)
         try:
@@ -66,8 +64,7 @@ class StdioSession(McpSession, asyncio.Protocol):
         if self.lost is not None or self._writer is None or self._writer.is_closing():
             raise McpError(self.lost or f"MCP server {self.name!r} is not running.")
         if self._writer.get_write_buffer_size() > limits.MCP_MESSAGE_BYTES:
-            self.fail(f"MCP server {self.name!r} was ended: it does not read its input. Correct the server.")
-            raise McpError(str(self.lost))
+            raise self.fail(f"MCP server {self.name!r} was ended: it does not read its input. Correct the server.")
         self._writer.write(as_json(message) + b"\n")
 
     def _time_out(self, number: int, method: str, seconds: float) -> None:
@@ -161,19 +158,15 @@ class StdioSession(McpSession, asyncio.Protocol):
             EXIT_SECONDS, self.fail, f"MCP server {self.name!r} closed its output. Have it keep stdout open."
         )
 
-    def fail(self, reason: str) -> None:
-        super().fail(reason)
-        assert self.lost is not None
+    def fail(self, reason: str) -> McpError:
+        error = super().fail(reason)
         for future in self._waiting.values():
-            if not future.done():
-                future.set_exception(McpError(self.lost))
-        self._close_pipes()
-
-    def _close_pipes(self) -> None:
+            settle(future, None, McpError(str(error)))
         if self._writer is not None and not self._writer.is_closing():
             self._writer.abort()
         if self._reader is not None:
             self._reader.close()
+        return error
 
     async def close(self) -> None:
         self.fail(f"MCP server {self.name!r} was stopped.")

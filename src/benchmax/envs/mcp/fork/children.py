@@ -5,10 +5,12 @@ from __future__ import annotations
 import os
 import socket
 import sys
+from contextlib import suppress
 
 import psutil
 
 from benchmax.errors import UsageError
+from benchmax.sandbox.inside import kernel
 
 MOST_GENERATIONS = 20
 
@@ -19,20 +21,9 @@ def end_children() -> None:
         if not (children := psutil.Process().children()):
             return
         for child in children:
-            _end(child.pid)
-
-
-def _end(pid: int) -> None:
-    """Kill a child of this process with its group, and reap it."""
-    for kill in (os.killpg, os.kill):
-        try:
-            kill(pid, 9)
-        except OSError:
-            pass
-    try:
-        os.waitpid(pid, 0)
-    except OSError:
-        pass
+            kernel.kill_group(child.pid)
+            with suppress(OSError):  # another thread waited for it
+                os.waitpid(child.pid, 0)
 
 
 def living_children() -> list[int]:

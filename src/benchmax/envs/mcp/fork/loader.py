@@ -1,7 +1,7 @@
 """What a sandbox's forker imports for a Python server, and how it runs one in a fork (see benchmax.sandbox's `zygote`).
 
 Runs under any Python from 3.9 with the standard library alone: it imports nothing of benchmax, and finds `preload` and
-`rehearsal` in its own folder without putting that on the path, where servers would find it.
+`warm_up` in its own folder without putting that on the path, where servers would find it.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from typing import Any
 
 LOADER = os.path.abspath(__file__)
 MOST_ROUNDS = 5
-"""How often imports may begin anew without packages that must not be imported here."""
+"""How often imports may restart without packages that must not be imported here."""
 
 
 def _beside(name: str) -> Any:
@@ -30,7 +30,7 @@ def _beside(name: str) -> Any:
     return module
 
 
-preload, rehearsal = _beside("preload"), _beside("rehearsal")
+preload, warm_up = _beside("preload"), _beside("warm_up")
 
 
 def prepare(plan: dict[str, Any]) -> dict[str, Any]:
@@ -43,7 +43,7 @@ def prepare(plan: dict[str, Any]) -> dict[str, Any]:
     try:
         reason = preload.preload(watch, python["kind"], python["target"], python["also"], known)
         if reason is None and not watch.found:
-            rehearsal.rehearse()
+            warm_up.warm_up()
     finally:
         watch.end()
     if watch.found and plan.get("round", 0) < MOST_ROUNDS:
@@ -69,13 +69,10 @@ def run(plan: dict[str, Any], task: dict[str, Any]) -> None:
     preload.run(plan["python"]["kind"], plan["python"]["target"], task["argv"])
 
 
-def _here() -> FrameType | None:
-    return sys._getframe(1)
-
-
 def _own_frames() -> set[str]:
     """The files of all that runs before a server's first line."""
-    found, frame = {str(preload.__file__)}, _here()
+    found = {str(preload.__file__)}
+    frame: FrameType | None = sys._getframe()
     while frame is not None:
         found.add(frame.f_code.co_filename)
         frame = frame.f_back

@@ -28,8 +28,14 @@ import types
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-_USUAL = ("anyio._backends._asyncio", "asyncio", "concurrent.futures.thread", "encodings.idna", "logging.config")
-_WITH = {
+_ALWAYS_IMPORTED = (
+    "anyio._backends._asyncio",
+    "asyncio",
+    "concurrent.futures.thread",
+    "encodings.idna",
+    "logging.config",
+)
+_IMPORTED_WITH = {
     "mcp": (
         "mcp.server.stdio", "mcp.server.lowlevel.server", "mcp.server.mcpserver", "mcp.server.fastmcp.server",
         "rich.console", "rich.logging", "rich.traceback", "rich.syntax",
@@ -38,6 +44,7 @@ _WITH = {
     "uvicorn": ("uvicorn.loops.auto", "uvicorn.protocols.http.auto", "uvicorn.lifespan.on"),
     "fastmcp": ("fastmcp.server.server", "mcp.server.stdio"),
 }  # fmt: skip
+"""By package: modules that a server of it imports only when it runs."""
 _MOST_FILES = 200
 _READ, _COPY = 1, 3
 """mmap.ACCESS_READ and mmap.ACCESS_COPY."""
@@ -234,11 +241,11 @@ def preload(watch: ImportWatch, kind: str, target: str, also: Sequence[str], kno
         _try_import(name)
         for what in seen.grown():
             watch.blame(name, what)
-    for package, names in _WITH.items():
+    for package, names in _IMPORTED_WITH.items():
         if package in sys.modules:
             for name in names:
                 _try_import(name)
-    for name in _USUAL:
+    for name in _ALWAYS_IMPORTED:
         _try_import(name)
     if kind == "script":
         _compile(target)

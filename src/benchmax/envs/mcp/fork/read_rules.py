@@ -20,7 +20,7 @@ from functools import cache
 from pathlib import Path
 
 from benchmax.envs.mcp.fork.python_program import shebang
-from benchmax.envs.mcp.fork.server_box import SandboxRules
+from benchmax.envs.mcp.fork.server_sandbox import SandboxRules
 from benchmax.envs.mcp.server_config import ServerSpec
 from benchmax.envs.mcp.workdir import PRIVATE_NAMES, Workdir
 from benchmax.errors import EnvDefinitionError
@@ -37,7 +37,7 @@ SHOWN = ("/etc", "/opt", "/nix", "/gnu", "/snap", "/sys/devices/system/cpu", "/v
 CLOSED = ("/tmp", "/var/tmp", "/dev/shm", "/run/user", "/run/secrets", "/boot", "/lost+found")
 _GUARDED = ("/etc", "/opt")
 """Files in these that not every user may read are closed to all servers."""
-_PARTS = ("bin", "lib", "lib64", "libexec", "include", "pyvenv.cfg")
+_PROGRAM_FOLDERS = ("bin", "lib", "lib64", "libexec", "include", "pyvenv.cfg")
 """What belongs to a program in PREFIX/bin; PREFIX itself may be a home."""
 _RUNS_SCRIPTS = ("python", "node", "bun", "deno", "ruby", "perl", "php", "java", "sh", "bash")
 CERTIFICATES = ("SSL_CERT_FILE", "REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE", "NODE_EXTRA_CA_CERTS")
@@ -118,11 +118,8 @@ def _never_readable(workdir: Workdir, root: Path) -> set[Path]:
 
 @cache
 def _private() -> frozenset[Path]:
-    return frozenset(_kept_from_most())
-
-
-def _kept_from_most() -> Iterator[Path]:
     """Files of the system that not every user may read, such as /etc/shadow; closed to servers of root, too."""
+    found = set()
     for top in _GUARDED:
         for path, folders, files in os.walk(top):
             for name in [*folders, *files]:
@@ -131,11 +128,12 @@ def _kept_from_most() -> Iterator[Path]:
                 except OSError:
                     continue
                 if not stat.S_ISLNK(mode) and not mode & stat.S_IROTH:
-                    yield Path(path, name)
+                    found.add(Path(path, name))
                     if name in folders:
                         folders.remove(name)
             if top == "/opt":
                 break  # it holds whole programs, whose files are not examined
+    return frozenset(found)
 
 
 def _entries(folder: Path) -> list[Path]:
@@ -226,7 +224,7 @@ def _program(program: Path) -> Iterator[Path]:
         yield each
         yield from (above for above in each.parents if above.name == "node_modules")
         if each.parent.name == "bin":
-            yield from (part for name in _PARTS if os.path.exists(part := each.parent.parent / name))
+            yield from (part for name in _PROGRAM_FOLDERS if os.path.exists(part := each.parent.parent / name))
 
 
 def certificate_variables(variables: Mapping[str, str]) -> dict[str, str]:

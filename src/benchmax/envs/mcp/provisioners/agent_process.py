@@ -18,8 +18,8 @@ from benchmax.files.temp_dirs import make_owned_dir, remove_orphaned_dirs, remov
 START_SECONDS = 1_860.0
 """setup.sh may install a great deal."""
 STOP_SECONDS = 4.0
-_TOLD = "Sandbox call "
-"""How the agent's lines begin that say what a server tried, or which limit ended it."""
+_SANDBOX_LINE = "Sandbox call "
+"""The beginning of lines in which the agent reports what a server was refused, or which limit ended it."""
 logger = logging.getLogger(__name__)
 
 
@@ -77,7 +77,7 @@ class AgentProcess:
             for line in stream:
                 text = line.decode("utf-8", "replace").rstrip()
                 self._errors.append(text)
-                if text.startswith(_TOLD):
+                if text.startswith(_SANDBOX_LINE):
                     logger.warning("%s", text)
 
     def stop(self) -> None:

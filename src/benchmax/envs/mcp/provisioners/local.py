@@ -5,15 +5,15 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
-import shutil
 from collections.abc import Callable, Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any
 
-from benchmax.envs.mcp.packed_workdir import PackedWorkdir, ignored_names
+from benchmax.envs.mcp.packed_workdir import PackedWorkdir, copy_workdir
 from benchmax.envs.mcp.provisioners.agent_process import START_SECONDS, AgentProcess
 from benchmax.envs.mcp.provisioners.base import BaseProvisioner, agent_arguments
-from benchmax.envs.mcp.workdir import find_config
+from benchmax.envs.mcp.workdir import workdir_folder
 from benchmax.errors import EnvDefinitionError
 
 logger = logging.getLogger(__name__)
@@ -45,8 +45,7 @@ class LocalProvisioner(BaseProvisioner):
             raise EnvDefinitionError(
                 f"base_port must be from 1024 to {65536 - num_servers}, not {base_port}. Choose another."
             )
-        self._workdir = Path(workdir_path).expanduser().resolve()
-        find_config(self._workdir)
+        self._workdir = workdir_folder(workdir_path)
         self._num_servers = num_servers
         self._base_port = base_port
         self._spares = spares
@@ -66,7 +65,7 @@ class LocalProvisioner(BaseProvisioner):
         agent = self._agent = AgentProcess()
         try:
             async with asyncio.timeout(START_SECONDS):
-                await asyncio.to_thread(agent.prepare, self._copy_workdir)
+                await asyncio.to_thread(agent.prepare, partial(copy_workdir, self._workdir))
                 agent.start(self._arguments(agent), api_secret)
                 self._setup_again = False  # not for a successor
                 return [await asyncio.to_thread(agent.wait_ready, self._report_setup)]
@@ -77,9 +76,6 @@ class LocalProvisioner(BaseProvisioner):
                     f"The MCP agent did not start within {START_SECONDS:g} s. Shorten setup.sh."
                 ) from None
             raise
-
-    def _copy_workdir(self, folder: Path) -> None:
-        shutil.copytree(self._workdir, folder, symlinks=True, ignore=ignored_names)
 
     def _report_setup(self, message: Mapping[str, Any]) -> None:
         self._on_setup(_setup_message(self._workdir, message))

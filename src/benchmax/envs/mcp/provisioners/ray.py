@@ -9,13 +9,12 @@ from __future__ import annotations
 import asyncio
 import os
 from collections.abc import Coroutine, Iterable, Mapping, Sequence
-from pathlib import Path
 from typing import Any
 
 from benchmax.envs.mcp.packed_workdir import pack, unpack
 from benchmax.envs.mcp.provisioners.agent_process import START_SECONDS, AgentProcess
 from benchmax.envs.mcp.provisioners.base import BaseProvisioner, agent_arguments
-from benchmax.envs.mcp.workdir import find_config
+from benchmax.envs.mcp.workdir import workdir_folder
 from benchmax.errors import ConfigError, EnvDefinitionError
 
 PLACE_SECONDS = 60.0
@@ -47,8 +46,7 @@ class RayProvisioner(BaseProvisioner):
             )
         if servers_per_node < 1:
             raise EnvDefinitionError(f"servers_per_node must be at least 1, not {servers_per_node}. Give more.")
-        self._workdir = Path(workdir_path).expanduser().resolve()
-        find_config(self._workdir)
+        self._workdir = workdir_folder(workdir_path)
         self._num_nodes = num_nodes
         self._servers = servers_per_node
         self._agent_arguments = agent_arguments(servers_per_node, server_memory)
@@ -138,18 +136,9 @@ class RayProvisioner(BaseProvisioner):
 
 
 async def _all_or_none(starting: Iterable[Coroutine[Any, Any, str]]) -> list[str]:
-    """The addresses. The first failure is raised when all starts have ended, so that none goes on unnoticed."""
-    failures: list[BaseException] = []
-
-    async def noted(start: Coroutine[Any, Any, str]) -> str:
-        try:
-            return await start
-        except BaseException as error:
-            failures.append(error)
-            raise
-
-    started = await asyncio.gather(*map(noted, starting), return_exceptions=True)
-    if failures:
+    """The addresses. A failure is raised when all starts have ended, so that none goes on unnoticed."""
+    started = await asyncio.gather(*starting, return_exceptions=True)
+    if failures := [each for each in started if isinstance(each, BaseException)]:
         raise failures[0]
     return [str(address) for address in started]
 

@@ -21,9 +21,9 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from benchmax.envs.mcp.packed_workdir import ignored_names
+from benchmax.envs.mcp.packed_workdir import copy_workdir
 from benchmax.envs.mcp.provisioners.base import BaseProvisioner, agent_arguments
-from benchmax.envs.mcp.workdir import find_config
+from benchmax.envs.mcp.workdir import workdir_folder
 from benchmax.errors import ConfigError, EnvDefinitionError
 from benchmax.ports import free_port
 
@@ -95,8 +95,7 @@ class SkypilotProvisioner(BaseProvisioner):
             raise EnvDefinitionError(
                 f"servers_per_node must be from 1 to {MAX_SERVERS_PER_NODE}, not {servers_per_node}. Use more nodes."
             )
-        self._workdir = Path(workdir_path).expanduser().resolve()
-        find_config(self._workdir)
+        self._workdir = workdir_folder(workdir_path)
         self._infra = str(cloud).lower()
         self._num_nodes = num_nodes
         self._servers = servers_per_node
@@ -302,7 +301,7 @@ def lay_out(folder: Path, workdir: Path) -> None:
     """What is copied to the machines: the workdir, the installed benchmax, and its requirements."""
     import benchmax
 
-    shutil.copytree(workdir, folder / "workdir", symlinks=True, ignore=ignored_names)
+    copy_workdir(workdir, folder / "workdir")
     shutil.copytree(Path(benchmax.__file__).parent, folder / "package" / "benchmax", ignore=_IGNORED)
     (folder / "requirements.txt").write_text("\n".join(requirements()) + "\n", "utf-8")
 

@@ -25,7 +25,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
 from benchmax import limits
-from benchmax.envs.mcp.packed_workdir import ignored_names
+from benchmax.envs.mcp.packed_workdir import copy_workdir
 from benchmax.envs.mcp.setup.inputs import file_digest, setup_key
 from benchmax.envs.mcp.workdir import PRIVATE_NAMES, Workdir
 from benchmax.files.atomic import write_text
@@ -81,10 +81,6 @@ class CacheEntry:
     @property
     def copy(self) -> Path:
         return self.folder / "workdir"
-
-    def record_changes(self, before: Snapshot, workdir: Path) -> None:
-        """Compare the copy of the workdir with its snapshot from before setup.sh ran."""
-        self.changes = changes_since(before, self.copy, workdir)
 
     @property
     def readable(self) -> list[Path]:
@@ -145,7 +141,7 @@ class SetupCache:
         folder.mkdir(mode=0o700)
         entry = CacheEntry(folder, lock_file(folder / _LOCK, shared=True), kept=False)
         try:
-            shutil.copytree(self._workdir, entry.copy, symlinks=True, ignore=ignored_names)
+            copy_workdir(self._workdir, entry.copy)
         except BaseException:
             entry.close()
             raise

@@ -20,7 +20,7 @@ from time import monotonic
 from typing import Any
 
 from benchmax.envs.mcp.fork.children import living_children
-from benchmax.envs.mcp.setup.cache import CacheEntry, SetupCache, snapshot
+from benchmax.envs.mcp.setup.cache import CacheEntry, SetupCache, changes_since, snapshot
 from benchmax.envs.mcp.workdir import SETUP_FILE, Workdir, open_to_servers
 from benchmax.errors import EnvDefinitionError
 from benchmax.files.logs import tail
@@ -89,7 +89,7 @@ async def _build(workdir: Workdir, cache: SetupCache, again: bool, report: Repor
         before = await asyncio.to_thread(snapshot, entry.copy)
         await _run_in(entry.copy, entry.folder)
         await asyncio.to_thread(_open_up, entry.folder, entry.copy, entry.venv)
-        await asyncio.to_thread(entry.record_changes, before, workdir.path)
+        entry.changes = await asyncio.to_thread(changes_since, before, entry.copy, workdir.path)
         if not await _leaves_programs():
             await asyncio.to_thread(cache.keep, entry)
     except BaseException:

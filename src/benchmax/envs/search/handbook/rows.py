@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from random import Random
 from typing import Any
 
-from benchmax.envs.generated import different
+from benchmax.envs.generated_tasks import draw_different
 from benchmax.envs.search.handbook.tasks import KINDS, Drawn, draw
 
 NAME = "handbook"
@@ -26,7 +26,7 @@ def make_rows(level: str = DEFAULT_LEVEL, *, rows: int | None = ROWS, seed: int 
         return draw(rng, KINDS[rng.choice(kinds)])
 
     wanted = ROWS if rows is None else rows
-    drawn = different([LEVELS[level]], question, lambda each: each.question, wanted, _TRIES)
+    drawn = draw_different([LEVELS[level]], question, lambda each: each.question, wanted, _TRIES)
     return [_row(each, level) for each in drawn]
 
 

@@ -21,19 +21,15 @@ class Asked(NamedTuple):
     phrase: str
 
 
-FACTS = (
-    Asked("person", "Extension", "extension of {}"),
-    Asked("person", "Office", "office of {}"),
-    Asked("person", "Joined", "joining year of {}"),
-    Asked("office", "Postcode", "postcode of {}"),
-    Asked("office", "Manager", "manager of {}"),
-    Asked("office", "Opened", "opening year of {}"),
-    Asked("project", "Budget code", "budget code of {}"),
-    Asked("project", "Lead", "lead of {}"),
-    Asked("project", "Office", "office of {}"),
-    Asked("room", "Door code", "door code of {}"),
-    Asked("room", "Keeper", "keeper of {}"),
-    Asked("room", "Office", "office of {}"),
+_LABELS = {
+    "person": ("Extension", "Office", "Joined"), "office": ("Postcode", "Manager", "Opened"),
+    "project": ("Budget code", "Lead", "Office"), "room": ("Door code", "Keeper", "Office"),
+}  # fmt: skip
+_YEARS = {"Joined": "joining year", "Opened": "opening year"}
+FACTS = tuple(
+    Asked(kind, label, f"{_YEARS.get(label, label.lower())} of {{}}")
+    for kind, labels in _LABELS.items()
+    for label in labels
 )
 LINKS = {"Lead": "person", "Keeper": "person", "Manager": "person", "Office": "office"}
 """Labels whose values are other records, and their kind."""

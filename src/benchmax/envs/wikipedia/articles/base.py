@@ -6,27 +6,17 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple, Protocol
 
 from benchmax import limits
+from benchmax.envs.generated_tasks import TEXT, arguments_schema
 from benchmax.envs.types import ToolDefinition
 from benchmax.errors import ToolError
 
 SEARCH, GET = "search_wikipedia", "get_wikipedia_article"
 MOST_RESULTS = 50
 DEFAULT_RESULTS = 10
+_LIMIT = {"type": "integer", "default": DEFAULT_RESULTS}
 TOOLS = [
-    ToolDefinition(
-        GET,
-        "Returns an article.",
-        {"type": "object", "properties": {"title": {"type": "string"}}, "required": ["title"]},
-    ),
-    ToolDefinition(
-        SEARCH,
-        "Searches articles by words.",
-        {
-            "type": "object",
-            "properties": {"q": {"type": "string"}, "limit": {"type": "integer", "default": DEFAULT_RESULTS}},
-            "required": ["q"],
-        },
-    ),
+    ToolDefinition(GET, "Returns an article.", arguments_schema(title=TEXT)),
+    ToolDefinition(SEARCH, "Searches articles by words.", arguments_schema({"limit": _LIMIT}, q=TEXT)),
 ]
 """By name."""
 _CUT = "\n[cut: the article has {} characters]"

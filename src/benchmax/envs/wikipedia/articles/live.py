@@ -27,7 +27,7 @@ from benchmax.search.sources.plain_text import strip_html, tidy
 
 URL = "https://en.wikipedia.org/w/api.php"
 PER_SECOND = 2.0
-MAXLAG = 5
+_EVERY_QUERY = {"action": "query", "format": "json", "formatversion": "2", "maxlag": "5"}
 QUERY_CHARS = 300
 """The longest query that Wikipedia's search takes."""
 _FIRST_PAUSE, _LONGEST_PAUSE = 1.0, 20.0
@@ -44,13 +44,14 @@ class LiveArticles:
         self._keys, self._url = tuple(keys), url
         self._turn = _Turn(1.0 / per_second)
         self._next_key = itertools.cycle(self._keys)
-        self._cache: OrderedDict[tuple[tuple[str, str], ...], Any] = OrderedDict()
+        self._cache: OrderedDict[tuple[tuple[str, str], ...], dict[str, Any]] = OrderedDict()
         self._loops: WeakKeyDictionary[asyncio.AbstractEventLoop, _Connection] = WeakKeyDictionary()
 
     async def search(self, q: str, limit: int) -> list[Found]:
         asked = {"list": "search", "srsearch": q[:QUERY_CHARS], "srlimit": str(limit), "srprop": "snippet"}
         found = (await self._query(asked)).get("search") or []
-        return [Found(str(each["title"]), _line(str(each.get("snippet") or ""))) for each in found]
+        snippets = (strip_html(str(each.get("snippet") or "")).content for each in found)
+        return [Found(str(each["title"]), " ".join(text.split())) for each, text in zip(found, snippets, strict=True)]
 
     async def article(self, title: str) -> str | None:
         if any(char in title for char in "|#<>[]{}\n"):  # no title has these, and `|` would ask for several
@@ -75,19 +76,15 @@ class LiveArticles:
         """What the API says of a query; remembered."""
         key = tuple(sorted(asked.items()))
         connection = self._connection()
-        if (known := self._remembered(key)) is not None:
+        if (known := self._cache.get(key)) is not None:
             return known
         async with connection.one_at_a_time:
-            known = self._remembered(key)  # it was asked while this one waited
+            known = self._cache.get(key)  # it was asked while this one waited
             if known is None:
                 known = await self._answer(connection.client, asked)
                 self._cache[key] = known
                 if len(self._cache) > limits.WIKIPEDIA_CACHED:
                     self._cache.popitem(last=False)
-        return known
-
-    def _remembered(self, key: tuple[tuple[str, str], ...]) -> dict[str, Any] | None:
-        known: dict[str, Any] | None = self._cache.get(key)
         return known
 
     async def _answer(self, client: httpx2.AsyncClient, asked: dict[str, str]) -> dict[str, Any]:
@@ -96,7 +93,7 @@ class LiveArticles:
             await asyncio.sleep(self._turn.wait())
             wanted: float | None = None
             try:
-                response = await client.get(self._url, params=_parameters(asked), headers=self._headers())
+                response = await client.get(self._url, params=_EVERY_QUERY | asked, headers=self._headers())
             except httpx2.TransportError as error:
                 problem = type(error).__name__
             else:
@@ -148,10 +145,6 @@ class _Turn:
         return moment - now
 
 
-def _parameters(asked: dict[str, str]) -> dict[str, str]:
-    return {"action": "query", "format": "json", "formatversion": "2", "maxlag": str(MAXLAG), **asked}
-
-
 def _read(response: httpx2.Response) -> tuple[dict[str, Any], str | None]:
     """The answer; or why to ask again. Raises ToolError for a refusal that asking again does not mend."""
     if response.status_code in _BUSY_STATUS:
@@ -167,8 +160,3 @@ def _read(response: httpx2.Response) -> tuple[dict[str, Any], str | None]:
         said = error.get("info") if isinstance(error, dict) else error
         raise ToolError(f"Wikipedia refuses this: {str(said or f'HTTP {response.status_code}')[:200]}")
     return body.get("query") or {}, None
-
-
-def _line(snippet: str) -> str:
-    """A snippet as one line of plain text."""
-    return " ".join(strip_html(snippet).content.split())

@@ -18,8 +18,8 @@ import tempfile
 from collections.abc import Iterator
 from pathlib import Path, PurePosixPath
 
+from benchmax.envs.wikipedia.factbook.corpus import FACTS, INDEX, VERSION, factbook_dir
 from benchmax.envs.wikipedia.factbook.profiles import Profile, articles, read_profile
-from benchmax.envs.wikipedia.factbook.world import FACTS, INDEX, VERSION, factbook_dir
 from benchmax.errors import BenchmaxError
 from benchmax.files.atomic import replacing_folder
 from benchmax.search.build import index_documents

@@ -6,8 +6,8 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from benchmax.envs.wikipedia.factbook.corpus import Facts
 from benchmax.envs.wikipedia.factbook.profiles import title
-from benchmax.envs.wikipedia.factbook.world import Facts
 
 _NUMBER = r"([\d,]*\d(?:\.\d+)?)"
 
@@ -120,17 +120,13 @@ BORDERS = "Land boundaries, border countries"
 
 def borders_of(facts: Facts) -> dict[str, float]:
     """How long the border with each neighbour is, in kilometres."""
-    return read_borders(_numbered(facts.get(_GEOGRAPHY, {})))
+    return read_borders("\n".join(f"{label}: {text}" for label, text in facts.get(_GEOGRAPHY, {}).items()))
 
 
 def read_borders(text: str) -> dict[str, float]:
     """The same from an article's text: the line of the neighbours, whatever their number is."""
     line = next((line for line in text.splitlines() if line.startswith(BORDERS)), "")
     return {name: number(length) for name, length in _BORDER.findall(line.partition(": ")[2])}
-
-
-def _numbered(facts: Mapping[str, str]) -> str:
-    return next((f"{label}: {text}" for label, text in facts.items() if label.startswith(BORDERS)), "")
 
 
 def number(text: str) -> float:

@@ -9,13 +9,14 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from random import Random
 from typing import Any, TypeAlias
 
-from benchmax.envs.generated import Steps, only
+from benchmax.envs.generated_tasks import Kind, Steps, single_best
 from benchmax.envs.wikipedia.articles.base import GET, SEARCH, Found, shown_article, shown_results
+from benchmax.envs.wikipedia.factbook.corpus import World
 from benchmax.envs.wikipedia.factbook.profiles import title
-from benchmax.envs.wikipedia.factbook.world import World
 from benchmax.envs.wikipedia.tasks.fields import DETAILS, FIELDS, SIMPLE, Field, borders_of, number, read_borders
 
 Facts: TypeAlias = dict[str, Any]
@@ -39,24 +40,30 @@ class Drawn:
     facts: Facts
 
 
-@dataclass(frozen=True, slots=True)
-class Kind:
-    name: str
-    draw: Callable[[World, Random], Drawn | None]
-    """A question; None when what was drawn has no single answer."""
-    solve: Callable[[Mapping[str, Any]], Steps]
-
-
 # Drawing
 
 
-def _draw_fact(world: World, rng: Random, names: tuple[str, ...] = SIMPLE) -> Drawn | None:
+def _about(world: World, field: Field, country: str, whose: str, facts: Facts) -> Drawn | None:
+    """A question for a field of a country; None when the country is not there, or has no such fact."""
+    answer = field.of(world.countries.get(country, {}))
+    if answer is None or answer.lower() in whose.lower():
+        return None
+    return Drawn(field.ask(whose), field, answer, {**facts, "field": field.name})
+
+
+def _about_neighbour(world: World, field: Field, country: str, whose: str, facts: Facts) -> Drawn | None:
+    nearest = single_best(borders_of(world.countries[country]))
+    whose = f"the country that has the longest land border with {whose}"
+    return None if nearest is None else _about(world, field, nearest, whose, facts)
+
+
+About: TypeAlias = Callable[[World, Field, str, str, Facts], Drawn | None]
+
+
+def _draw_named(world: World, rng: Random, about: About = _about, names: Sequence[str] = SIMPLE) -> Drawn | None:
+    """A question that names a country."""
     field, country = FIELDS[rng.choice(names)], rng.choice(list(world.countries))
-    return _drawn(world, field, country, country, {"country": country})
-
-
-def _draw_detail(world: World, rng: Random) -> Drawn | None:
-    return _draw_fact(world, rng, DETAILS)
+    return about(world, field, country, country, {"country": country})
 
 
 def _draw_border(world: World, rng: Random) -> Drawn | None:
@@ -66,34 +73,22 @@ def _draw_border(world: World, rng: Random) -> Drawn | None:
         return None
     other = rng.choice(list(lengths))
     question = f"How many kilometres is the border of {country} with {other}?"
-    answer = f"{lengths[other]:,.2f}".rstrip("0").rstrip(".")
-    return Drawn(question, FIELDS["borders"], answer, {"country": country, "neighbour": other})
+    return Drawn(question, FIELDS["borders"], _kilometres(lengths[other]), {"country": country, "neighbour": other})
 
 
-def _draw_bridge(world: World, rng: Random) -> Drawn | None:
+def _kilometres(length: float) -> str:
+    return f"{length:,.2f}".rstrip("0").rstrip(".")
+
+
+def _draw_bridge(world: World, rng: Random, about: About = _about) -> Drawn | None:
+    """A question that says by another fact which country it means."""
     field, named = _two_fields(rng)
     country = rng.choice(list(world.countries))
     value = _telling(world, named, country)
     if value is None:
         return None
-    return _drawn(world, field, country, _whose(named, value), {"bridge": named.name, "value": value})
-
-
-def _draw_neighbour(world: World, rng: Random) -> Drawn | None:
-    field, country = FIELDS[rng.choice(SIMPLE)], rng.choice(list(world.countries))
-    nearest = only(borders_of(world.countries[country]))
-    whose = f"the country that has the longest land border with {country}"
-    return None if nearest is None else _drawn(world, field, nearest, whose, {"country": country})
-
-
-def _draw_far(world: World, rng: Random) -> Drawn | None:
-    field, named = _two_fields(rng)
-    country = rng.choice(list(world.countries))
-    value, nearest = _telling(world, named, country), only(borders_of(world.countries[country]))
-    if value is None or nearest is None:
-        return None
-    whose = f"the country that has the longest land border with {_whose(named, value)}"
-    return _drawn(world, field, nearest, whose, {"bridge": named.name, "value": value})
+    whose = f"the country whose {named.phrase} is {value}"
+    return about(world, field, country, whose, {"bridge": named.name, "value": value})
 
 
 def _draw_most(world: World, rng: Random) -> Drawn | None:
@@ -102,19 +97,11 @@ def _draw_most(world: World, rng: Random) -> Drawn | None:
     values = {country: ranked.of(world.countries[country]) for country in countries}
     if ranked is field or not all(values.values()):
         return None
-    first = only({country: number(value) for country, value in values.items() if value})
+    first = single_best({country: number(value) for country, value in values.items() if value})
     if first is None:
         return None
     whose = f"the one with the {ranked.most} among {', '.join(countries)}"
-    return _drawn(world, field, first, whose, {"countries": countries, "ranked": ranked.name})
-
-
-def _drawn(world: World, field: Field, country: str, whose: str, facts: Facts) -> Drawn | None:
-    """A question for a field of a country; None when the country is not there, or has no such fact."""
-    answer = field.of(world.countries.get(country, {}))
-    if answer is None or answer.lower() in whose.lower():
-        return None
-    return Drawn(field.ask(whose), field, answer, {**facts, "field": field.name})
+    return _about(world, field, first, whose, {"countries": countries, "ranked": ranked.name})
 
 
 def _two_fields(rng: Random) -> tuple[Field, Field]:
@@ -127,10 +114,6 @@ def _telling(world: World, named: Field, country: str) -> str | None:
     value = named.of(world.countries[country])
     owners = [each for each, facts in world.countries.items() if value and named.of(facts) == value]
     return value if len(owners) == 1 else None
-
-
-def _whose(named: Field, value: str) -> str:
-    return f"the country whose {named.phrase} is {value}"
 
 
 # Solving
@@ -159,36 +142,21 @@ def _find(named: Field, value: str) -> Steps:
 
 def _nearest(country: str) -> Steps:
     text = yield GET, {"title": title("Geography", country)}
-    return only(read_borders(text))
-
-
-def _solve_fact(facts: Mapping[str, Any]) -> Steps:
-    return (yield from _look_up(FIELDS[facts["field"]], facts["country"]))
-
-
-def _solve_detail(facts: Mapping[str, Any]) -> Steps:
-    return (yield from _read(FIELDS[facts["field"]], facts["country"]))
+    return single_best(read_borders(text))
 
 
 def _solve_border(facts: Mapping[str, Any]) -> Steps:
     text = yield GET, {"title": title("Geography", facts["country"])}
     length = read_borders(text).get(facts["neighbour"])
-    return None if length is None else f"{length:,.2f}".rstrip("0").rstrip(".")
+    return None if length is None else _kilometres(length)
 
 
-def _solve_bridge(facts: Mapping[str, Any]) -> Steps:
-    country = yield from _find(FIELDS[facts["bridge"]], facts["value"])
+def _solve_way(facts: Mapping[str, Any], neighbour: bool) -> Steps:
+    """From the country that is named, or meant by a fact, perhaps to its neighbour, and look the answer up."""
+    country = facts["country"] if "country" in facts else (yield from _find(FIELDS[facts["bridge"]], facts["value"]))
+    if country and neighbour:
+        country = yield from _nearest(country)
     return (yield from _look_up(FIELDS[facts["field"]], country)) if country else None
-
-
-def _solve_neighbour(facts: Mapping[str, Any]) -> Steps:
-    country = yield from _nearest(facts["country"])
-    return (yield from _look_up(FIELDS[facts["field"]], country)) if country else None
-
-
-def _solve_far(facts: Mapping[str, Any]) -> Steps:
-    country = yield from _find(FIELDS[facts["bridge"]], facts["value"])
-    return (yield from _solve_neighbour({**facts, "country": country})) if country else None
 
 
 def _solve_most(facts: Mapping[str, Any]) -> Steps:
@@ -196,17 +164,17 @@ def _solve_most(facts: Mapping[str, Any]) -> Steps:
     for country in facts["countries"]:
         value = yield from _look_up(FIELDS[facts["ranked"]], country)
         values[country] = number(value) if value else 0.0
-    first = only(values)
+    first = single_best(values)
     return (yield from _look_up(FIELDS[facts["field"]], first)) if first else None
 
 
 _ALL = (
-    Kind("fact", _draw_fact, _solve_fact),
-    Kind("detail", _draw_detail, _solve_detail),
+    Kind("fact", _draw_named, partial(_solve_way, neighbour=False)),
+    Kind("detail", partial(_draw_named, names=DETAILS), lambda facts: _read(FIELDS[facts["field"]], facts["country"])),
     Kind("border", _draw_border, _solve_border),
-    Kind("bridge", _draw_bridge, _solve_bridge),
-    Kind("neighbour", _draw_neighbour, _solve_neighbour),
-    Kind("bridge_neighbour", _draw_far, _solve_far),
+    Kind("bridge", _draw_bridge, partial(_solve_way, neighbour=False)),
+    Kind("neighbour", partial(_draw_named, about=_about_neighbour), partial(_solve_way, neighbour=True)),
+    Kind("bridge_neighbour", partial(_draw_bridge, about=_about_neighbour), partial(_solve_way, neighbour=True)),
     Kind("comparison", _draw_most, _solve_most),
 )
 KINDS = {kind.name: kind for kind in _ALL}

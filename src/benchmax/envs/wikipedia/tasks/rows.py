@@ -9,9 +9,10 @@ from itertools import islice
 from random import Random
 from typing import Any
 
+from benchmax.envs.generated_tasks import Kind
 from benchmax.envs.wikipedia.articles.local import LocalArticles
-from benchmax.envs.wikipedia.factbook.world import NAME, World, open_world
-from benchmax.envs.wikipedia.tasks.kinds import KINDS, Drawn, Kind, played
+from benchmax.envs.wikipedia.factbook.corpus import NAME, World, open_world
+from benchmax.envs.wikipedia.tasks.kinds import KINDS, Drawn, played
 
 ROWS = 400
 _MISSES = 2_000

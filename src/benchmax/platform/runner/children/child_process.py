@@ -11,21 +11,23 @@ import threading
 import time
 import traceback
 from collections.abc import Callable, Coroutine, Mapping
+from datetime import datetime
+from functools import cached_property
 from pathlib import Path
 from typing import Any, NoReturn
 
-from benchmax.envs.remote.guard import adopt_orphans
+from benchmax.envs.remote.reaper import adopt_orphans
+from benchmax.files.logs import SecretFreeFormatter
 from benchmax.files.redaction import Redactor
 from benchmax.platform.runner.children import sandboxing
-from benchmax.platform.runner.children.child_files import CHILD_FILE, EXIT_FILE, write_object
+from benchmax.platform.runner.children.child_files import CHILD_FILE, EXIT_FILE, LAUNCH_FILE, read_object, write_object
 from benchmax.platform.runner.jobs.outcome import COMPLETE, CRASHED, INTERRUPTED, MISTAKE, NO_MEMORY, NO_SPACE, Exit
 from benchmax.platform.runner.processes import parent_watch
 
-LOG_FORMAT = "%(asctime)s %(levelname)s %(name)s: %(message)s"
 BEAT_SECONDS = 5.0
 
-Work = Callable[[Path, Mapping[str, Any], "Phase"], Coroutine[Any, Any, str]]
-"""What a child does in its folder, with the runner's message; returns the reason for its end."""
+Work = Callable[["ChildProcess"], Coroutine[Any, Any, str]]
+"""What a child does; returns the reason for its end."""
 
 
 def run_child(work: Work) -> int:
@@ -43,8 +45,8 @@ def run_child(work: Work) -> int:
     os.umask(0o077)
     _log_with_time()
     adopt_orphans()  # so that `end_others` knows what an installer, say, left behind
-    with Phase(run_dir) as phase:
-        ended = attempt(work, run_dir, message, phase)
+    with ChildProcess(run_dir, message) as child:
+        ended = attempt(work, child)
     parent_watch.refuse_adoption(run_dir)
     _write_exit(run_dir, ended)
     parent_watch.end_others(run_dir)  # the runner would, but it may be gone
@@ -52,7 +54,7 @@ def run_child(work: Work) -> int:
 
 
 def main(work: Work) -> NoReturn:
-    """Be the child, as a program. It exits at once: shutting down an interpreter with torch would hold the run's slot
+    """Run the work as a program. It exits at once: shutting down an interpreter with torch would hold the run's slot
     for seconds more."""
     code = run_child(work)
     for stream in (sys.stdout, sys.stderr):
@@ -60,36 +62,47 @@ def main(work: Work) -> NoReturn:
     os._exit(code)
 
 
-def attempt(work: Work, run_dir: Path, message: Mapping[str, Any], phase: Phase) -> Exit:
+def attempt(work: Work, child: ChildProcess) -> Exit:
     """Do the work; returns how it ended."""
-    sandboxing.receive(message)
+    sandboxing.receive(child.message)
     try:
-        reason = asyncio.run(work(run_dir, message, phase))
+        reason = asyncio.run(work(child))
     except BaseException as error:
-        hide = Redactor(secrets_of(message))
+        hide = Redactor(child.secrets)
         print(f"{log_time()} ERROR The process of the run ends:\n{hide(traceback.format_exc())}", file=sys.stderr)  # noqa: T201
-        ended = failure(error, run_dir)
+        ended = failure(error, child.folder)
         return Exit(ended.code, hide(ended.reason))
     if reason == "interrupted":
         return Exit(INTERRUPTED, "The run was interrupted; its state is saved.")
     return Exit(COMPLETE, reason)
 
 
-def secrets_of(message: Mapping[str, Any]) -> list[str]:
-    """What of the runner's message nobody else may read."""
-    return [*message.get("variables", {}).values(), message.get("endpoint_key", "")]
+class ChildProcess:
+    """This process: its folder, the runner's message, and its phase, which it writes to child.json with a heartbeat."""
 
-
-class Phase:
-    """What this process does before it trains, with a heartbeat, in child.json."""
-
-    def __init__(self, run_dir: Path) -> None:
-        self._path = run_dir / CHILD_FILE
+    def __init__(self, folder: Path, message: Mapping[str, Any]) -> None:
+        self.folder = folder
+        self.message = message
+        self.variables: Mapping[str, str] = message.get("variables", {})
+        """The variables of the environment."""
+        self.secrets = [*self.variables.values(), message.get("endpoint_key", "")]
+        """What nobody else may read."""
         self._text = "starting"
         self._over = threading.Event()
         self._thread = threading.Thread(target=self._beat, name="benchmax-phase", daemon=True)
 
+    @cached_property
+    def launch(self) -> dict[str, Any]:
+        """What was asked for."""
+        return read_object(self.folder / LAUNCH_FILE)
+
+    @property
+    def files(self) -> dict[str, Path]:
+        """The bundle and the datasets, by their names at launch; they may lie in another folder."""
+        return {name: self.folder / file for name, file in self.launch["files"].items()}
+
     def say(self, text: str) -> None:
+        """Report the phase."""
         self._text = text
         self._write()
 
@@ -97,7 +110,7 @@ class Phase:
         """The trainer's own heartbeat takes over: one that stops must be seen."""
         self._over.set()
 
-    def __enter__(self) -> Phase:
+    def __enter__(self) -> ChildProcess:
         self._write()
         self._thread.start()
         return self
@@ -112,7 +125,7 @@ class Phase:
     def _write(self) -> None:
         about = {"pid": os.getpid(), "phase": self._text, "time": time.time()}
         try:
-            write_object(self._path, about)
+            write_object(self.folder / CHILD_FILE, about)
         except OSError as error:
             print(f"no heartbeat: {error}", file=sys.stderr)  # noqa: T201
 
@@ -146,20 +159,10 @@ def _write_exit(run_dir: Path, ended: Exit) -> None:
 
 def log_time() -> str:
     """The time as Python's logging writes it."""
-    now = time.time()
-    return f"{time.strftime('%Y-%m-%d %H:%M:%S', time.localtime(now))},{int(now % 1 * 1000):03}"
+    return datetime.now().isoformat(" ", "milliseconds").replace(".", ",")
 
 
 def _log_with_time() -> None:
     """Log to child.log with the time, which Python's last-resort handler leaves out."""
     if logging.lastResort is not None:
-        logging.lastResort.setFormatter(_Formatter(LOG_FORMAT))
-
-
-class _Formatter(logging.Formatter):
-    """Removes secrets of the run: child.log must not hold any."""
-
-    def format(self, record: logging.LogRecord) -> str:
-        from benchmax.files.redaction import without_secrets
-
-        return without_secrets(super().format(record))
+        logging.lastResort.setFormatter(SecretFreeFormatter())

@@ -19,10 +19,10 @@ from benchmax.doctor import examine
 from benchmax.doctor.interpreter_watch import send_beats
 from benchmax.envs.base_env import BaseEnv, overrides
 from benchmax.envs.loading import load_env_class, own_rows
-from benchmax.envs.remote.guard import go_under_guard
+from benchmax.envs.remote.reaper import go_under_guard
 from benchmax.errors import BenchmaxError, UsageError
 
-ANSWERS = 200
+MOST_ANSWERS = 200
 TOOLS_SECONDS = 30.0
 
 
@@ -55,7 +55,7 @@ async def _examine(orders: Mapping[str, Any]) -> dict[str, Any]:
         rows = own_rows(env_class)
     diagnosis = await examine(env_class, arguments, rows=rows, supervised=True)
     found = diagnosis.to_dict()
-    found["answers"] = found["answers"][:ANSWERS]
+    found["answers"] = found["answers"][:MOST_ANSWERS]
     return {**found, "tools": await _tools(env_class, arguments)}
 
 
@@ -71,7 +71,7 @@ def _open(orders: Mapping[str, Any]) -> tuple[type[BaseEnv], dict[str, Any]]:
 
 
 async def _tools(env_class: type[BaseEnv], arguments: dict[str, Any]) -> list[str] | None:
-    """Their names; None when it cannot tell, which the report says already."""
+    """The names of the tools; None when they cannot be listed, which the report says already."""
     try:
         async with asyncio.timeout(TOOLS_SECONDS):
             env = env_class(**arguments)

@@ -11,15 +11,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from benchmax.errors import RewardError
-from benchmax.platform.runner.children.child_files import (
-    EVALUATING,
-    LAUNCH_FILE,
-    PLAN_FILE,
-    read_object,
-    write_object,
-)
-from benchmax.platform.runner.children.child_process import Phase, main, secrets_of
-from benchmax.platform.runner.children.environment import opened_env
+from benchmax.platform.runner.children.child_files import EVALUATING, PLAN_FILE, write_object
+from benchmax.platform.runner.children.child_process import ChildProcess, main
+from benchmax.platform.runner.children.run_environment import opened_env
 from benchmax.platform.runner.children.train_child import held_out_examples, train_config
 
 if TYPE_CHECKING:
@@ -28,29 +22,28 @@ if TYPE_CHECKING:
     from benchmax.trainer.config import TrainConfig
 
 
-async def evaluate_rows(folder: Path, message: Mapping[str, Any], phase: Phase) -> str:
+async def evaluate_rows(child: ChildProcess) -> str:
     """Play the rows and write the report."""
     from benchmax.evaluation.evaluate import evaluate
     from benchmax.files.redaction import keep_secret
     from benchmax.rollouts.host import EnvHost
     from benchmax.trainer.sampling.sampler import Draw, rollout_settings
 
-    launch = read_object(folder / LAUNCH_FILE)
-    files = {name: Path(file) for name, file in launch["files"].items()}
-    run_dir, samples = Path(launch["run_dir"]), launch.get("samples") or 1
-    async with opened_env(files, run_dir.parent.parent / "venvs", message.get("variables", {}), phase) as env:
-        keep_secret(secrets_of(message))
-        phase.say("reading the dataset")
-        examples = (await held_out_examples(env, files))[: launch.get("rows")]
-        write_object(folder / PLAN_FILE, {"total": len(examples) * samples})
-        config = train_config(run_dir, launch["args"], len(examples))
-        phase.say("loading the model")
-        model = await _open_model(launch, config, message.get("endpoint_key", ""))
+    launch = child.launch
+    samples = launch.get("samples") or 1
+    async with opened_env(child) as env:
+        keep_secret(child.secrets)
+        child.say("reading the dataset")
+        examples = (await held_out_examples(env, child.files))[: launch.get("rows")]
+        write_object(child.folder / PLAN_FILE, {"total": len(examples) * samples})
+        config = train_config(Path(launch["run_dir"]), launch["args"], len(examples))
+        child.say("loading the model")
+        model = await _open_model(launch, config, child.message.get("endpoint_key", ""))
         draw = Draw("external-eval", 0, samples, config.eval.temperature if samples == 1 else 1.0)
-        phase.say(EVALUATING)
+        child.say(EVALUATING)
         async with model, EnvHost(env) as host:
             settings = rollout_settings(config, draw)
-            done = await evaluate(host, examples, model, settings, group_size=samples, directory=folder)
+            done = await evaluate(host, examples, model, settings, group_size=samples, directory=child.folder)
     refuse_unscored(done.rollouts)
     return "All rows were played."
 
@@ -76,7 +69,7 @@ async def _open_model(launch: Mapping[str, Any], config: TrainConfig, key: str) 
 
 
 def _load_model(kind: str, name: str, run_dir: Path, config: TrainConfig) -> ModelClient:
-    from benchmax.inference.local import LocalModel
+    from benchmax.inference.local_model import LocalModel
     from benchmax.trainer.open_checkpoint import open_checkpoint
 
     return LocalModel.load(config.model.name) if kind == "base" else open_checkpoint(run_dir, name, name=name)

@@ -13,17 +13,16 @@ from pathlib import Path
 from typing import Any
 
 from benchmax.files.atomic import replacing
-from benchmax.platform.runner.children.child_files import LAUNCH_FILE, read_object
-from benchmax.platform.runner.children.child_process import Phase, main
+from benchmax.files.logs import modified_at
+from benchmax.platform.runner.children.child_process import ChildProcess, main
 
-KEPT = 3
+EXPORTS_KEPT = 3
 """Files kept for one run: a whole model is large, and can be made again."""
 
 
-async def export_checkpoint(folder: Path, message: Mapping[str, Any], phase: Phase) -> str:
-    launch = read_object(folder / LAUNCH_FILE)
-    phase.say("writing the weights")
-    await asyncio.to_thread(_export, folder, launch)
+async def export_checkpoint(child: ChildProcess) -> str:
+    child.say("writing the weights")
+    await asyncio.to_thread(_export, child.folder, child.launch)
     return "The file is ready."
 
 
@@ -46,7 +45,7 @@ def _export(folder: Path, launch: Mapping[str, Any]) -> None:
 
 
 def _plain(member: tarfile.TarInfo) -> tarfile.TarInfo:
-    """Nobody's name and number, and modes that a receiver can use."""
+    """Without the owner's name and number, with modes that a receiver can use."""
     member.uid = member.gid = 0
     member.uname = member.gname = ""
     member.mode = 0o755 if member.isdir() else 0o644
@@ -55,16 +54,8 @@ def _plain(member: tarfile.TarInfo) -> tarfile.TarInfo:
 
 def _forget_old(newest: Path) -> None:
     others = [path for path in newest.parent.glob("*.tar") if path != newest]
-    for path in sorted(others, key=_made_at, reverse=True)[KEPT - 1 :]:
+    for path in sorted(others, key=modified_at, reverse=True)[EXPORTS_KEPT - 1 :]:
         path.unlink(missing_ok=True)
-
-
-def _made_at(path: Path) -> float:
-    """0 for one that another export has just removed."""
-    try:
-        return path.stat().st_mtime
-    except FileNotFoundError:
-        return 0.0
 
 
 if __name__ == "__main__":

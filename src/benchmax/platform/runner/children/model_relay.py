@@ -1,16 +1,15 @@
 """The platform's models for a sandboxed environment, to which the platform's own address is closed.
 
 A judge asks `POST /v1/chat/completions` or `GET /v1/models` here, with a key of its user's; nothing else is passed on,
-no cookie and no redirect. It gives nobody a right: whoever has no key is refused by the platform as ever.
+no cookie and no redirect. It grants no rights: the platform refuses whoever has no key, as always.
 
-It has a thread of its own, as a trainer holds the loop of its process for long.
+It has a thread of its own, because training blocks the event loop of its process for long.
 """
 
 from __future__ import annotations
 
 import asyncio
 import threading
-from types import TracebackType
 
 import aiohttp
 from aiohttp import web
@@ -18,9 +17,9 @@ from aiohttp import web
 from benchmax import limits
 from benchmax.models.relay import RELAY
 
-_PASSED = frozenset({("POST", "/v1/chat/completions"), ("GET", "/v1/models")})
-_ASKED = ("Authorization", "Content-Type", "Accept")
-_ANSWERED = ("Content-Type", "Content-Encoding", "Retry-After", "X-Benchmax-Model", "X-Benchmax-Note")
+_FORWARDED = frozenset({("POST", "/v1/chat/completions"), ("GET", "/v1/models")})
+_REQUEST_HEADERS = ("Authorization", "Content-Type", "Accept")
+_RESPONSE_HEADERS = ("Content-Type", "Content-Encoding", "Retry-After", "X-Benchmax-Model", "X-Benchmax-Note")
 _BODY_BYTES = 32 * limits.MIB
 _START_SECONDS = 10.0
 
@@ -36,14 +35,12 @@ class ModelRelay:
         self._thread = threading.Thread(target=self._run, name="benchmax-model-relay", daemon=True)
 
     def __enter__(self) -> dict[str, str]:
-        """Gives the variables by which an environment finds it."""
+        """Returns the variables by which an environment finds it."""
         self._thread.start()
         self._ready.wait(_START_SECONDS)
         return {RELAY: f"{self._platform} http://127.0.0.1:{self._port}"} if self._port else {}
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self._loop.call_soon_threadsafe(self._loop.stop)
         self._thread.join(_START_SECONDS)
 
@@ -67,9 +64,9 @@ class ModelRelay:
         return runner, self._session
 
     async def _pass_on(self, request: web.Request) -> web.StreamResponse:
-        if (request.method, request.raw_path) not in _PASSED:
+        if (request.method, request.raw_path) not in _FORWARDED:
             raise web.HTTPNotFound(text="Only /v1/chat/completions and /v1/models are passed on to the platform.")
-        headers = {name: request.headers[name] for name in _ASKED if name in request.headers}
+        headers = {name: request.headers[name] for name in _REQUEST_HEADERS if name in request.headers}
         whole = aiohttp.ClientTimeout(total=None, sock_connect=_START_SECONDS)
         url, body = self._platform + request.raw_path, await request.read()
         asked = self._session.request(
@@ -83,7 +80,7 @@ class ModelRelay:
 
 
 async def _copied(answer: aiohttp.ClientResponse, request: web.Request) -> web.StreamResponse:
-    kept = {name: answer.headers[name] for name in _ANSWERED if name in answer.headers}
+    kept = {name: answer.headers[name] for name in _RESPONSE_HEADERS if name in answer.headers}
     response = web.StreamResponse(status=answer.status, headers=kept)
     await response.prepare(request)
     async for chunk in answer.content.iter_any():

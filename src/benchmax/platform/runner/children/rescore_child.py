@@ -11,17 +11,10 @@ from typing import TYPE_CHECKING, Any
 
 from benchmax.envs.base_env import primary_key
 from benchmax.errors import UsageError
-from benchmax.platform.runner.children.child_files import (
-    EVALUATING,
-    LAUNCH_FILE,
-    PLAN_FILE,
-    REPORT_FILE,
-    read_object,
-    write_object,
-)
-from benchmax.platform.runner.children.child_process import Phase, main
-from benchmax.platform.runner.children.environment import opened_env
+from benchmax.platform.runner.children.child_files import EVALUATING, PLAN_FILE, REPORT_FILE, write_object
+from benchmax.platform.runner.children.child_process import ChildProcess, main
 from benchmax.platform.runner.children.eval_child import refuse_unscored
+from benchmax.platform.runner.children.run_environment import opened_env
 from benchmax.platform.runner.children.train_child import train_config
 
 if TYPE_CHECKING:
@@ -31,16 +24,14 @@ if TYPE_CHECKING:
 ID_CHARS = 80
 
 
-async def rescore(folder: Path, message: Mapping[str, Any], phase: Phase) -> str:
+async def rescore(child: ChildProcess) -> str:
     """Score what is stored and write the report."""
-    launch = read_object(folder / LAUNCH_FILE)
-    files = {name: Path(file) for name, file in launch["files"].items()}
-    run_dir = Path(launch["run_dir"])
-    saved = _stored(run_dir, launch["step"])
+    folder, run_dir = child.folder, Path(child.launch["run_dir"])
+    saved = _stored(run_dir, child.launch["step"])
     write_object(folder / PLAN_FILE, {"total": len(saved)})
-    async with opened_env(files, run_dir.parent.parent / "venvs", message.get("variables", {}), phase) as env:
-        phase.say(EVALUATING)
-        await _score(env, saved, folder, run_dir, launch["args"])
+    async with opened_env(child) as env:
+        child.say(EVALUATING)
+        await _score(env, saved, folder, run_dir, child.launch["args"])
     return "All rollouts were scored again."
 
 

@@ -1,4 +1,4 @@
-"""The sandbox of an environment on the platform: used wherever the machine has one, and what is missing is said.
+"""The sandbox of an environment on the platform: used wherever the machine has one; what is missing is printed.
 
 Without a boundary code of one user can read what belongs to another. So with several users it is refused, unless the
 administrator insists (BENCHMAX_SANDBOX_INSIST=1); with one user it runs with what guards there are.
@@ -18,24 +18,24 @@ from benchmax.envs.remote import Confinement
 from benchmax.errors import SandboxUnavailable
 from benchmax.sandbox import Capabilities, capabilities, insists
 
-_told: dict[str, Any] = {}
+_from_runner: dict[str, Any] = {}
 """What the runner told this process, see `jobs.sandboxing`."""
 
 
 def receive(message: Mapping[str, Any]) -> None:
     """Remember the sandbox's part of the runner's message."""
-    _told.update(message.get("sandbox", {}))
+    _from_runner.update(message.get("sandbox", {}))
 
 
 def several_users() -> bool:
-    return bool(_told.get("several_users"))
+    return bool(_from_runner.get("several_users"))
 
 
 def needs_python(version: str) -> None:
     """Of another minor version than this one's: the environment's sandbox shows that interpreter, too."""
     minor = ".".join(version.split(".")[:2])
     if minor != HERE:
-        _told["python"] = str(find_interpreter(minor).resolve().parents[1])
+        _from_runner["python"] = str(find_interpreter(minor).resolve().parents[1])
 
 
 async def confinement() -> Confinement | None:
@@ -43,20 +43,20 @@ async def confinement() -> Confinement | None:
     found = await capabilities()
     if found.level != "boundary":
         _accept(found)
-    ports = tuple(_told.get("closed_ports", ()))
+    ports = tuple(_from_runner.get("closed_ports", ()))
     if ports and "landlock_tcp" not in found.guards:
         _say("The platform's own address is open to the environment: this kernel cannot close ports (Linux 6.7 can).")
         ports = ()
     if found.level == "none":
         return None
-    read = [_told.get("python", ""), *setting("SANDBOX_READ").split(os.pathsep)]
+    read = [_from_runner.get("python", ""), *setting("SANDBOX_READ").split(os.pathsep)]
     return Confinement(read=tuple(filter(None, read)), closed_ports=ports, insist=True)
 
 
 @contextmanager
 def reachable_models(confined: Confinement | None) -> Iterator[dict[str, str]]:
     """Variables by which an environment's judge finds the platform's models, where its address is closed."""
-    url = str(_told.get("platform") or "")
+    url = str(_from_runner.get("platform") or "")
     if confined is None or not confined.closed_ports or not url:
         yield {}
         return
@@ -77,6 +77,6 @@ def _accept(found: Capabilities) -> None:
 
 
 def _say(text: str) -> None:
-    if text not in _told:
-        _told[text] = True
+    if text not in _from_runner:
+        _from_runner[text] = True
         print(text, file=sys.stderr)  # noqa: T201 - into the log of the run

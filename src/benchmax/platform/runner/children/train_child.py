@@ -7,15 +7,13 @@ it goes on from there. Nothing of the bundle is opened in this process.
 from __future__ import annotations
 
 import asyncio
-import json
 import os
 from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from benchmax.platform.runner.children.child_files import LAUNCH_FILE
-from benchmax.platform.runner.children.child_process import Phase, main
-from benchmax.platform.runner.children.environment import opened_env
+from benchmax.platform.runner.children.child_process import ChildProcess, main
+from benchmax.platform.runner.children.run_environment import opened_env
 
 if TYPE_CHECKING:
     from benchmax.envs.types import Example
@@ -40,17 +38,15 @@ NOTHING_LEARNED = (
 )
 
 
-async def train_run(run_dir: Path, message: Mapping[str, Any], phase: Phase) -> str:
+async def train_run(child: ChildProcess) -> str:
     """Train to the end; returns the reason for it."""
-    launch = json.loads((run_dir / LAUNCH_FILE).read_text("utf-8"))
-    if launch.get("type") == "sft":
-        reason = await _run_supervised(run_dir, launch, phase)
+    if child.launch.get("type") == "sft":
+        reason = await _run_supervised(child)
     else:
-        files = {name: run_dir / file for name, file in launch["files"].items()}
-        variables = take_own_secrets(launch["args"].get("backend"), message.get("variables", {}))
-        async with opened_env(files, run_dir.parent.parent / "venvs", variables, phase) as env:
-            phase.say("reading the datasets")
-            reason = await _run_trainer(run_dir, launch, await load_task(env, files), phase)
+        variables = take_own_secrets(child.launch["args"].get("backend"), child.variables)
+        async with opened_env(child, variables) as env:
+            child.say("reading the datasets")
+            reason = await _run_trainer(child, await load_task(env, child.files))
     return ENDINGS.get(reason, reason)
 
 
@@ -95,29 +91,30 @@ async def _eval_examples(env: Any, files: Mapping[str, Path]) -> list[Example]:
 
 
 async def _examples(env: Any, file: Path, min_rows: int = 0) -> list[Example]:
-    from benchmax.envs.datasets.run_rows import CORRECT
+    from benchmax.envs.datasets.required_rows import CORRECT
 
     return list(await env.preprocess(file, min_rows=min_rows, name=file.name, advice=f"{CORRECT} Launch again."))
 
 
-async def _run_trainer(run_dir: Path, launch: Mapping[str, Any], task: Task, phase: Phase) -> str:
+async def _run_trainer(child: ChildProcess, task: Task) -> str:
     from benchmax.trainer import start
     from benchmax.trainer.backend import EMBEDDED
 
     def on_event(kind: str, data: Mapping[str, Any]) -> None:
         if kind == "started":
-            phase.training()
+            child.training()
 
-    phase.say("loading the model")
+    run_dir, launch = child.folder, child.launch
+    child.say("loading the model")
     if (run_dir / "run.json").exists():
         outcome = await start.resume(run_dir, task=task, on_event=on_event, grace=STEP_SECONDS)
     else:
         config = train_config(run_dir, launch["args"], len(task.train))
         if launch.get("parent"):
-            phase.say("taking over the weights of the run it was forked from")
+            child.say("taking over the weights of the run it was forked from")
             start_with = await asyncio.to_thread(parent_model, run_dir, launch["parent"], config.model.name)
             config.model.name = str(start_with)
-        phase.say(loading_text(config.model.name) if config.backend == EMBEDDED else f"asking {config.backend}")
+        child.say(loading_text(config.model.name) if config.backend == EMBEDDED else f"asking {config.backend}")
         outcome = await start.train(config, task=task, on_event=on_event, grace=STEP_SECONDS)
     if outcome.message:
         return outcome.message
@@ -126,17 +123,17 @@ async def _run_trainer(run_dir: Path, launch: Mapping[str, Any], task: Task, pha
     return NOTHING_LEARNED.format(ending=ENDINGS[outcome.reason])
 
 
-async def _run_supervised(run_dir: Path, launch: Mapping[str, Any], phase: Phase) -> str:
+async def _run_supervised(child: ChildProcess) -> str:
     """A run without an environment: the rows are its warm start, and there is nothing after it."""
     from benchmax.trainer.supervised import train_supervised
 
-    args, rows = launch["args"], run_dir / launch["files"]["train_dataset_path"]
-    config = train_config(run_dir, args, rows=1)
-    config.sft.data = str(rows)
+    args = child.launch["args"]
+    config = train_config(child.folder, args, rows=1)
+    config.sft.data = str(child.files["train_dataset_path"])
     config.sft.epochs, config.sft.batch = max(1, round(args.get("num_epochs") or 1)), config.rollouts.prompts_per_step
-    phase.say("loading the model")
+    child.say("loading the model")
     held_out = int(args.get("eval_rows") or 0)
-    return await asyncio.to_thread(train_supervised, run_dir, config, held_out, phase.training)
+    return await asyncio.to_thread(train_supervised, child.folder, config, held_out, child.training)
 
 
 def loading_text(model: str) -> str:

@@ -24,7 +24,6 @@ from benchmax.platform.runner.jobs.preparation import FILES, place, prepare
 from benchmax.platform.store.accounts import users
 from benchmax.platform.store.runs import evals, runs
 from benchmax.platform.store.tables import Endpoint, Eval, Secret
-from benchmax.platform.store.uploads.blobs import BlobStore
 
 
 class EvalJob(Job):
@@ -48,12 +47,11 @@ class EvalJob(Job):
             if row is None:
                 raise NotFoundError("The evaluation is gone. Start it again.")
             endpoint, key = self._endpoint(session, row)
-        run_dir = prepare(self.data, run)
+        files = prepare(self.data, run)
         self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-        files = {name: str(run_dir / file) for name, file in read_object(run_dir / LAUNCH_FILE)["files"].items()}
         files |= self._own_files(row)
-        launch = {"run_dir": str(run_dir), "files": files, "args": run.args, "model": row.model, "endpoint": endpoint}
-        write_object(self.folder / LAUNCH_FILE, launch | dict(row.options))
+        launch = {"run_dir": str(self.data.run(run.id)), "files": files, "args": run.args, "model": row.model}
+        write_object(self.folder / LAUNCH_FILE, {**launch, "endpoint": endpoint, **row.options})
         return {"variables": self.secrets(), "endpoint_key": key}
 
     def _own_files(self, row: Eval) -> dict[str, str]:
@@ -101,9 +99,5 @@ class RescoreJob(EvalJob):
     module = "benchmax.platform.runner.children.rescore_child"
 
     def _own_files(self, row: Eval) -> dict[str, str]:
-        store, files = BlobStore(self.data.blobs), {}
-        for name, sha256 in (row.options.get("environment") or {}).items():
-            target = self.folder / FILES[name]
-            place(store.path(sha256), target)
-            files[name] = str(target)
-        return files
+        given = row.options.get("environment") or {}
+        return {name: place(self.data, sha256, self.folder / FILES[name]) for name, sha256 in given.items()}

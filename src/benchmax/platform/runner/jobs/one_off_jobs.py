@@ -23,7 +23,6 @@ from benchmax.platform.store import tables
 from benchmax.platform.store.queue import one_off_jobs
 from benchmax.platform.store.runs import runs
 from benchmax.platform.store.text import clean_json
-from benchmax.platform.store.uploads.blobs import BlobStore
 
 REPORT_BYTES = 8 * 1024 * 1024
 
@@ -99,21 +98,14 @@ class DoctorJob(OneOffJob):
 
     def launch(self, asked: tables.OneOffJob) -> Mapping[str, Any]:
         options = asked.options
-        launch: dict[str, Any] = {"venvs": str(self.data.venvs), "spec": options.get("spec")}
-        if "cls" in options:
-            launch["cls"] = self._place(options["cls"], "env-cls.pkl")
-            launch["metadata"] = self._place(options["metadata"], "env-metadata.json")
-        if "rows" in options:
-            suffix = PurePosixPath(options["rows_path"]).suffix.lower()
-            launch["rows"] = self._place(options["rows"], f"rows{suffix}")
+        launch: dict[str, Any] = {"spec": options.get("spec")}
+        rows = f"rows{PurePosixPath(options.get('rows_path', '')).suffix.lower()}"
+        files = {"cls": "env-cls.pkl", "metadata": "env-metadata.json", "rows": rows}
+        for name in files.keys() & options.keys():
+            launch[name] = place(self.data, options[name], self.folder / files[name])
         if options.get("model"):
             launch["model"] = options["model"]
         return launch
-
-    def _place(self, sha256: str, name: str) -> str:
-        target = self.folder / name
-        place(BlobStore(self.data.blobs).path(sha256), target)
-        return str(target)
 
 
 class ExportJob(OneOffJob):

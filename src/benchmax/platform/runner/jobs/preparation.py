@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-import os
-import shutil
 from pathlib import Path, PurePosixPath
 from typing import Any
 
 from benchmax.errors import NotFoundError
-from benchmax.files.atomic import replacing
 from benchmax.platform.runner.children.child_files import LAUNCH_FILE, write_object
 from benchmax.platform.store.datadir import DataDir
 from benchmax.platform.store.tables import Run
-from benchmax.platform.store.uploads.blobs import BlobStore
+from benchmax.platform.store.uploads.blobs import BlobStore, link_or_copy
 
 FILES = {
     "env_cls_path": "env-cls",
@@ -23,38 +20,31 @@ FILES = {
 """Names under `inputs/`, without the suffix the upload's path has."""
 
 
-def prepare(data: DataDir, run: Run) -> Path:
-    """Make the run directory with `inputs/` and launch.json; for a resumed run the result is the same."""
+def prepare(data: DataDir, run: Run) -> dict[str, str]:
+    """Make the run directory with `inputs/` and launch.json; returns where its files are, by their names at launch.
+
+    For a resumed run the result is the same.
+    """
     run_dir = data.run(run.id)
-    inputs = run_dir / "inputs"
-    inputs.mkdir(mode=0o700, parents=True, exist_ok=True)
-    store = BlobStore(data.blobs)
+    (run_dir / "inputs").mkdir(mode=0o700, parents=True, exist_ok=True)
     files = {}
     for name, stem in FILES.items():
-        sha256 = run.blobs.get(name)
-        if sha256:
-            target = inputs / f"{stem}{PurePosixPath(run.paths.get(name, '')).suffix.lower()}"
-            place(store.path(sha256), target)
-            files[name] = str(target.relative_to(run_dir))
+        if sha256 := run.blobs.get(name):
+            files[name] = f"inputs/{stem}{PurePosixPath(run.paths.get(name, '')).suffix.lower()}"
+            place(data, sha256, run_dir / files[name])
     launch: dict[str, Any] = {"run_id": run.id, "name": run.name, "type": run.kind, "args": run.args, "files": files}
     if run.parent:
         launch["parent"] = run.parent
     write_object(run_dir / LAUNCH_FILE, launch)
-    return run_dir
+    return {name: str(run_dir / file) for name, file in files.items()}
 
 
-def place(blob: Path, target: Path) -> None:
-    """Link the blob, so that it stays whatever becomes of the upload; copy it from another disk."""
-    if target.exists():
-        return
+def place(data: DataDir, sha256: str, target: Path) -> str:
+    """Put a stored file where a child reads it, unless it is there; returns the path."""
     try:
-        try:
-            os.link(blob, target)
-        except FileNotFoundError:
-            raise
-        except OSError:
-            with blob.open("rb") as source, replacing(target) as copy:
-                shutil.copyfileobj(source, copy)
+        if not target.exists():
+            link_or_copy(BlobStore(data.blobs).path(sha256), target)
+        return str(target)
     except FileNotFoundError:
         raise NotFoundError(
             f"A file of this run ({target.name}) is no longer stored. Upload it and launch again."

@@ -1,4 +1,4 @@
-"""What a child has to know for the sandbox of its environment: who else there is, and what is closed to it."""
+"""What a child has to know to run an environment here: its packages, who else there is, what is closed to it."""
 
 from __future__ import annotations
 
@@ -16,13 +16,14 @@ from benchmax.platform.store.tables import User
 _INFO_BYTES = 65_536
 
 
-def sandbox_message(database: Database, data: DataDir) -> dict[str, Any]:
+def machine_message(database: Database, data: DataDir) -> dict[str, Any]:
     """A part of the runner's message to a child."""
     with database.read() as db:
         count = db.scalar(select(func.count()).select_from(User).where(User.deleted.is_(None)))
     url = _server_url(data)
     ports = {port for each in (url, data.database_url() or "") if (port := _port(each))}
-    return {"sandbox": {"several_users": (count or 0) > 1, "closed_ports": sorted(ports), "platform": url}}
+    sandbox = {"several_users": (count or 0) > 1, "closed_ports": sorted(ports), "platform": url}
+    return {"venvs": str(data.venvs), "sandbox": sandbox}
 
 
 def _server_url(data: DataDir) -> str:

@@ -37,7 +37,7 @@ class TrainJob(Job):
         return Ingest(self.database, self.row.run_id, self.folder, self.secrets().values())
 
     def is_cancelled(self, session: Session) -> bool:
-        return bool(runs.to_cancel(session, [self.row.run_id]))
+        return runs.is_to_stop(session, self.row.run_id)
 
     def is_working(self, pid: int) -> bool:
         return read_object(self.folder / "status.json").get("pid") == pid

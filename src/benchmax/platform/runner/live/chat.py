@@ -17,7 +17,7 @@ from typing import Any
 from benchmax.envs.base_env import BaseEnv
 from benchmax.envs.types import ChatMessage, Example, Messages, RewardValue
 from benchmax.errors import BenchmaxError, EnvError, UsageError
-from benchmax.inference.local import LocalModel
+from benchmax.inference.local_model import LocalModel
 from benchmax.models.base import Sampling, Usage
 from benchmax.platform.runner.live.models import StreamedModel
 from benchmax.rollouts.host import EnvHost
@@ -28,8 +28,8 @@ from benchmax.rollouts.settings import RolloutSettings
 
 Send = Callable[[Mapping[str, Any]], None]
 
-TEMPERATURE = 0.7
-MAX_TOKENS = 512
+DEFAULTS: dict[str, Any] = {"temperature": 0.7, "max_tokens": 512}
+"""How a turn is sampled unless the request says otherwise."""
 _ENDINGS = {
     Termination.CONTEXT_EXCEEDED: "The conversation no longer fits the model. Open a new session.",
     Termination.TIME_BUDGET: "The turn took too long and was ended. Try again.",
@@ -91,12 +91,8 @@ class Chat:
 
     def about(self) -> dict[str, Any]:
         prompt = list(self._example["prompt_messages"]) if self._example else self._shown
-        return {
-            "model": self._model.name,
-            "system_prompt": self._system_prompt,
-            "tools": self._tools,
-            "prompt_messages": prompt,
-        }
+        about = {"model": self._model.name, "system_prompt": self._system_prompt, "tools": self._tools}
+        return {**about, "prompt_messages": prompt}
 
     async def answer(self, request: Mapping[str, Any], send: Send) -> None:
         """Play a message and send what follows; if cancelled, the message is removed."""
@@ -170,37 +166,25 @@ class Chat:
 
     async def _turn(self, rollout: Rollout, turn: Turn) -> None:
         request, send = turn.request, turn.send
-        settings = RolloutSettings(
-            sampling=Sampling(
-                temperature=_given(request.get("temperature"), TEMPERATURE),
-                max_tokens=_given(request.get("max_tokens"), MAX_TOKENS),
-                seed=request.get("seed"),
-            )
-        )
+        given = {name: request[name] for name in ("temperature", "max_tokens", "seed") if request.get(name) is not None}
+        settings = RolloutSettings(sampling=Sampling(**DEFAULTS | given))
         _clear(rollout)
         model = StreamedModel(self._model, lambda text: send({"event": "token", "text": text}))
-        await play(
-            self._host,
-            rollout,
-            model,
-            settings,
-            lambda _, messages: _send_messages(messages, send),
-        )
+
+        def send_messages(_: Rollout, messages: Sequence[ChatMessage]) -> None:
+            for message in messages:
+                send({"event": "message", "message": message})
+
+        await play(self._host, rollout, model, settings, send_messages)
         if problem := _ENDINGS.get(rollout.termination) or (rollout.error and rollout.error.message):
             raise EnvError(problem)
         if rollout.task is not None and rollout.scorable:
             await score(self._host, rollout, settings)
             finish(self._host.env, rollout, settings)
             send({"event": "reward", "rewards": rollout.rewards, "total": rollout.reward, "unscored": rollout.unscored})
-        send(
-            {
-                "event": "done",
-                "tokens": rollout.usage.completion_tokens,
-                "promptTokens": rollout.usage.prompt_tokens,
-                "seconds": round(time.monotonic() - turn.began, 3),
-                "finish": rollout.termination.value,
-            }
-        )
+        used = {"tokens": rollout.usage.completion_tokens, "promptTokens": rollout.usage.prompt_tokens}
+        seconds = round(time.monotonic() - turn.began, 3)
+        send({"event": "done", **used, "seconds": seconds, "finish": rollout.termination.value})
 
 
 def shared_turns(prompts: Sequence[Sequence[ChatMessage]]) -> list[ChatMessage]:
@@ -224,20 +208,12 @@ def _without_system(messages: Sequence[ChatMessage]) -> list[ChatMessage]:
     return [message for message in messages if message.get("role") != "system"]
 
 
-def _send_messages(messages: Sequence[ChatMessage], send: Send) -> None:
-    for message in messages:
-        send({"event": "message", "message": message})
-
-
 def _clear(rollout: Rollout) -> None:
     """Remove what the last turn left: every message has budgets of its own."""
     rollout.turns, rollout.usage, rollout.error, rollout.reward = 0, Usage(), None, None
     rollout.termination = Termination.UNKNOWN
-    rollout.rewards.clear()
-    rollout.unscored.clear()
-    rollout.tokens.clear()
-    rollout.tool_events.clear()
-    rollout.logs.clear()
+    for kept in (rollout.rewards, rollout.unscored, rollout.tokens, rollout.tool_events, rollout.logs):
+        kept.clear()
 
 
 def _settle(turn: Turn, error: BaseException | None) -> None:
@@ -247,7 +223,3 @@ def _settle(turn: Turn, error: BaseException | None) -> None:
         turn.done.set_result(None)
     else:
         turn.done.set_exception(error if isinstance(error, BenchmaxError) else EnvError(f"The turn failed: {error}"))
-
-
-def _given(value: Any, default: Any) -> Any:
-    return default if value is None else value

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from contextlib import aclosing
 from typing import Any
 
-from benchmax.inference.local import LocalModel
+from benchmax.inference.local_model import LocalModel
 from benchmax.inference.server.completions import LocalCompletions, StreamFailed
 from benchmax.inference.server.openai_api import ChatRequest
 

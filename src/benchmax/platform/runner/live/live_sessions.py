@@ -9,12 +9,11 @@ from __future__ import annotations
 import logging
 import shutil
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
 from sqlalchemy.exc import SQLAlchemyError
-from sqlalchemy.orm import Session
 
 from benchmax.errors import BenchmaxError, NotFoundError, UsageError
 from benchmax.files.redaction import Redactor
@@ -28,8 +27,8 @@ from benchmax.platform.runner.children.child_files import (
 from benchmax.platform.runner.jobs import outcome
 from benchmax.platform.runner.jobs.outcome import COMPLETE
 from benchmax.platform.runner.jobs.preparation import prepare
-from benchmax.platform.runner.jobs.sandboxing import sandbox_message
-from benchmax.platform.runner.jobs.upkeep import logged_trouble
+from benchmax.platform.runner.jobs.queue_upkeep import logged_trouble
+from benchmax.platform.runner.jobs.sandboxing import machine_message
 from benchmax.platform.runner.processes.parent_watch import Policy
 from benchmax.platform.runner.processes.run_process import RunProcess
 from benchmax.platform.store.accounts.secrets import Vault
@@ -38,16 +37,15 @@ from benchmax.platform.store.datadir import DataDir
 from benchmax.platform.store.queue import live_sessions
 from benchmax.platform.store.queue.live_sessions import SessionFolder
 from benchmax.platform.store.runs import runs
-from benchmax.platform.store.tables import Run
 
 logger = logging.getLogger(__name__)
 
 MODULE = "benchmax.platform.runner.live.session_child"
-MOST = 4
+MOST_OPEN = 4
 """Sessions open at once."""
 MOST_MODELS = 2
 """Of models alone. They are counted apart: rollouts in the others may call them, and would wait forever."""
-LEFT_SECONDS = 30.0
+IDLE_SECONDS = 30.0
 """When another session waits, a chat idle for so long is ended; a rollout session as soon as it is idle."""
 SETUP_SECONDS = 1_200.0
 GRACE_SECONDS = 3.0
@@ -141,18 +139,18 @@ class LiveSessions:
     def _prepare(self, folder: SessionFolder) -> dict[str, Any]:
         """Write launch.json; returns the message for the child, with what only it may know."""
         asked = folder.asked
-        launch = dict(asked)
         if asked.get("run_id"):
             with self._database.read() as session:
-                run = _run(session, asked["run_id"])
-            run_dir = prepare(self._data, run)
-            files: Mapping[str, str] = read_object(run_dir / LAUNCH_FILE)["files"]
-            launch["files"] = {name: str(run_dir / file) for name, file in files.items()}
-            launch |= {"run_dir": str(run_dir), "args": run.args}
+                run = runs.get(session, asked["run_id"])
+            if run is None:
+                raise NotFoundError("The run is gone. `benchmax runs list` shows yours.")
+            files = prepare(self._data, run)
+            about = {"files": files, "run_dir": str(self._data.run(run.id)), "args": run.args}
         else:
-            launch["files"] = {name: str(folder.path / "inputs" / file) for name, file in asked["files"].items()}
-        write_object(folder.path / LAUNCH_FILE, launch)
-        return {"variables": self._secrets(folder), **sandbox_message(self._database, self._data)}
+            files = {name: str(folder.path / "inputs" / file) for name, file in asked["files"].items()}
+            about = {"files": files}
+        write_object(folder.path / LAUNCH_FILE, {**asked, **about})
+        return {"variables": self._secrets(folder), **machine_message(self._database, self._data)}
 
     def _secrets(self, folder: SessionFolder) -> dict[str, str]:
         with self._database.read() as session:
@@ -164,7 +162,7 @@ class LiveSessions:
         for each in rivals:
             activity = each.folder.note("activity")
             alone = time.time() - activity.get("since", time.time())
-            least = 0.0 if each.folder.asked.get("kind") == "rollout" else LEFT_SECONDS
+            least = 0.0 if each.folder.asked.get("kind") == "rollout" else IDLE_SECONDS
             if not each.why and activity and not activity.get("busy") and alone >= least:
                 idle.append((alone, each.folder.id))
         if idle and not any(each.why for each in rivals):
@@ -194,17 +192,15 @@ class LiveSessions:
         if (each.folder.path / "end.json").exists():
             self._end(each, each.folder.note("end").get("reason") or "It was ended.")
         if each.process.poll():
-            slow = each.folder.status == "starting" and time.monotonic() - each.began > SETUP_SECONDS
-            if slow:
+            if each.folder.status == "starting" and time.monotonic() - each.began > SETUP_SECONDS:
                 self._end(each, "It was not ready in time.")
             if each.process.overdue:
                 each.process.kill()
-            return
-        if each.process.remains():
+        elif each.process.remains():
             each.process.kill()
-            return
-        self._close(each.folder, self._reason(each))
-        del self.open[each.folder.id]
+        else:
+            self._close(each.folder, self._reason(each))
+            del self.open[each.folder.id]
 
     def _end(self, each: LiveSession, why: str) -> None:
         if not each.why:
@@ -242,11 +238,4 @@ def _is_model(folder: SessionFolder) -> bool:
 
 
 def _most(folder: SessionFolder) -> int:
-    return MOST_MODELS if _is_model(folder) else MOST
-
-
-def _run(session: Session, run_id: str) -> Run:
-    run = runs.get(session, run_id)
-    if run is None:
-        raise NotFoundError("The run is gone. `benchmax runs list` shows yours.")
-    return run
+    return MOST_MODELS if _is_model(folder) else MOST_OPEN

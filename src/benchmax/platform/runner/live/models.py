@@ -10,7 +10,7 @@ from typing import Any
 
 from benchmax.envs.types import ToolDefinition
 from benchmax.inference.engine.request import OnTokens
-from benchmax.inference.local import LocalModel
+from benchmax.inference.local_model import LocalModel
 from benchmax.inference.server.stream import TextStream
 from benchmax.inference.tokens.chat import parse_reply
 from benchmax.inference.tokens.token_model import Sampled, TokenConversation

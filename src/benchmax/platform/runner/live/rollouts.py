@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import aclosing
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from contextlib import aclosing, asynccontextmanager
 from typing import Any
 
 from benchmax.envs.example_id import make_example
@@ -22,7 +22,7 @@ from benchmax.rollouts.settings import RolloutSettings
 Send = Callable[[Mapping[str, Any]], None]
 
 LOCAL_TOKENS = 512
-_DIED = "The environment's process"
+_PROCESS_DIED = "The environment's process"
 """How the error of a call begins whose process died: that is worth another try."""
 
 
@@ -52,16 +52,12 @@ class Rollouts:
 
     async def _rollout(self, request: Mapping[str, Any], send: Send) -> None:
         (example,) = await self._examples(request)
-        model, ours = await self._model(request["llm"])
         report = _reporter(send)
-        try:
+        async with self._model(request["llm"]) as (model, elsewhere):
             player = _player(request["llm"], model)
             send({"event": "rollout_started", "example_id": example["id"], **player})
-            settings = _settings(request["options"], ours)
+            settings = _settings(request["options"], elsewhere)
             rollout = await run_rollout(self._host, example, model, settings, on_turn=report)
-        finally:
-            if ours:
-                await model.aclose()
         report(rollout, ())
         if rollout.rewards:
             send({"event": "reward", "rewards": rollout.rewards})
@@ -71,40 +67,38 @@ class Rollouts:
         examples = await self._examples(request)
         options = request["options"]
         samples = int(options["samples"])
-        model, ours = await self._model(request["llm"])
-        try:
-            player = _player(request["llm"], model)
-            send({"event": "batch_started", "total": len(examples) * samples, **player})
+        total = len(examples) * samples
+        async with self._model(request["llm"]) as (model, elsewhere):
+            player, settings = _player(request["llm"], model), _settings(options, elsewhere)
+            send({"event": "batch_started", "total": total, **player})
             at_once = samples * int(options["workers"])
-            groups = run_groups(
-                self._host, examples, model, _settings(options, ours), group_size=samples, concurrency=at_once
-            )
+            groups = run_groups(self._host, examples, model, settings, group_size=samples, concurrency=at_once)
             async with aclosing(groups):
                 async for group in groups:
                     for rollout in group:
                         more = {"sample": rollout.sample, "messages": list(rollout.messages)}
                         send(_completed(rollout) | more | player)
-        finally:
-            if ours:
-                await model.aclose()
-        send({"event": "batch_completed", "total": len(examples) * samples})
+        send({"event": "batch_completed", "total": total})
 
     async def _examples(self, request: Mapping[str, Any]) -> Sequence[Example]:
         if request.get("standardized"):
             return [_standard(row) for row in request["rows"]]
         return list(await self._env.preprocess(list(request["rows"])))
 
-    async def _model(self, llm: Mapping[str, Any]) -> tuple[ModelClient, bool]:
-        """The model that plays, and whether this request has to close it."""
+    @asynccontextmanager
+    async def _model(self, llm: Mapping[str, Any]) -> AsyncIterator[tuple[ModelClient, bool]]:
+        """The model that plays, and whether it is at an endpoint; a local one stays open for the next request."""
         if llm.get("base_url"):
-            return await endpoint_model(llm), True
+            async with await endpoint_model(llm) as model:
+                yield model, True
+            return
         from benchmax.platform.runner.live.models import load_local
 
         name = str(llm["model"])
         async with self._loading:
             if name not in self._local:
                 self._local[name] = await asyncio.to_thread(load_local, name)
-        return self._local[name], False
+        yield self._local[name], False
 
 
 def _player(llm: Mapping[str, Any], model: ModelClient) -> dict[str, str]:
@@ -136,7 +130,7 @@ def _settings(options: Mapping[str, Any], elsewhere: bool) -> RolloutSettings:
 
 
 def _completed(rollout: Rollout) -> dict[str, Any]:
-    died = rollout.error is not None and rollout.error.message.startswith(_DIED)
+    died = rollout.error is not None and rollout.error.message.startswith(_PROCESS_DIED)
     event: dict[str, Any] = {
         "event": "worker_error" if died else "rollout_completed",
         "success": rollout.ok,

@@ -16,8 +16,8 @@ import signal
 import socket
 import sys
 import time
-from collections.abc import AsyncIterator, Callable, Mapping
-from contextlib import asynccontextmanager, closing, suppress
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from contextlib import aclosing, asynccontextmanager, closing, suppress
 from itertools import islice
 from pathlib import Path
 from typing import Any, Protocol
@@ -26,9 +26,8 @@ from benchmax.envs.datasets.readers import read_rows
 from benchmax.envs.types import ChatMessage, Example
 from benchmax.errors import NotFoundError
 from benchmax.files.redaction import Redactor, hide_texts
-from benchmax.platform.runner.children.child_files import LAUNCH_FILE, read_object
-from benchmax.platform.runner.children.child_process import Phase, main
-from benchmax.platform.runner.children.environment import opened_env
+from benchmax.platform.runner.children.child_process import ChildProcess, main
+from benchmax.platform.runner.children.run_environment import opened_env
 from benchmax.platform.runner.children.train_child import loading_text, train_config
 from benchmax.platform.store.queue.live_sessions import MESSAGE_BYTES, SOCKET, SessionFolder
 
@@ -37,6 +36,9 @@ REQUEST_SECONDS = 30.0
 """For a request to arrive whole."""
 COMPARED_ROWS = 8
 """Rows read to find what all prompts of an environment have in common."""
+
+DATASETS = ("eval_dataset_path", "train_dataset_path")
+"""The files of a run's examples, the held-out ones first."""
 
 Send = Callable[[Mapping[str, Any]], None]
 
@@ -49,100 +51,84 @@ class Handler(Protocol):
     async def answer(self, request: Mapping[str, Any], send: Send) -> None: ...
 
 
-async def serve(folder: Path, message: Mapping[str, Any], phase: Phase) -> str:
+async def serve(child: ChildProcess) -> str:
     """Open what the session is about, and answer until nobody asks any more."""
     task = asyncio.current_task()
     assert task is not None
     asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, task.cancel)
-    launch, variables = read_object(folder / LAUNCH_FILE), message.get("variables", {})
     handlers = {"rollout": _rollout_handler, "chat": _chat_handler, "model": _model_handler}
     try:
-        async with handlers[launch["kind"]](folder, launch, variables, phase) as handler:
-            listener = Listener(SessionFolder(folder), handler, Redactor(variables.values()))
-            phase.say("ready")
-            return await listener.serve(float(launch["idle_seconds"]))
+        async with handlers[child.launch["kind"]](child) as handler:
+            listener = Listener(SessionFolder(child.folder), handler, Redactor(child.variables.values()))
+            child.say("ready")
+            return await listener.serve(float(child.launch["idle_seconds"]))
     except asyncio.CancelledError:
         return ENDED
 
 
 @asynccontextmanager
-async def _rollout_handler(
-    folder: Path, launch: Mapping[str, Any], variables: Mapping[str, str], phase: Phase
-) -> AsyncIterator[Handler]:
+async def _rollout_handler(child: ChildProcess) -> AsyncIterator[Handler]:
     from benchmax.platform.runner.live.rollouts import Rollouts
     from benchmax.rollouts.host import EnvHost
 
-    venvs = folder.parent.parent / "venvs"
-    async with opened_env(_files(launch), venvs, variables, phase) as env, EnvHost(env) as host:
-        handler = Rollouts(host, env)
-        try:
-            yield handler
-        finally:
-            await handler.aclose()
+    async with opened_env(child) as env, EnvHost(env) as host, aclosing(Rollouts(host, env)) as handler:
+        yield handler
 
 
 @asynccontextmanager
-async def _model_handler(
-    folder: Path, launch: Mapping[str, Any], variables: Mapping[str, str], phase: Phase
-) -> AsyncIterator[Handler]:
+async def _model_handler(child: ChildProcess) -> AsyncIterator[Handler]:
     from benchmax.platform.runner.live.completions import Completions
     from benchmax.platform.runner.live.models import load_local
 
-    phase.say(loading_text(launch["model"]))
-    async with await asyncio.to_thread(load_local, launch["model"]) as model:
+    name = child.launch["model"]
+    child.say(loading_text(name))
+    async with await asyncio.to_thread(load_local, name) as model:
         yield Completions(model)
 
 
 @asynccontextmanager
-async def _chat_handler(
-    folder: Path, launch: Mapping[str, Any], variables: Mapping[str, str], phase: Phase
-) -> AsyncIterator[Handler]:
+async def _chat_handler(child: ChildProcess) -> AsyncIterator[Handler]:
     from benchmax.platform.runner.live.chat import Chat, NoEnv
     from benchmax.platform.runner.live.models import load_checkpoint, lower_priority
     from benchmax.rollouts.host import EnvHost
 
     lower_priority()
-    files, run_dir = _files(launch), Path(launch["run_dir"])
+    launch, run_dir = child.launch, Path(child.launch["run_dir"])
     base = train_config(run_dir, launch["args"], 1).model.name
-    phase.say("loading the model")
+    child.say("loading the model")
     model = await asyncio.to_thread(load_checkpoint, run_dir, launch["checkpoint"], base)
     async with model:
         if not launch["environment"]:
             async with EnvHost(NoEnv) as host, Chat.open(host, model, None) as chat:
                 yield chat
             return
-        async with opened_env(files, folder.parent.parent / "venvs", variables, phase) as env, EnvHost(env) as host:
+        async with opened_env(child) as env, EnvHost(env) as host:
+            files = [file for name in DATASETS if (file := child.files.get(name)) and file.stat().st_size]
             example = await _example(env, files, launch.get("example_id"))
             async with Chat.open(host, model, example, await _shown(env, files)) as chat:
                 yield chat
 
 
-async def _shown(env: Any, files: Mapping[str, Path]) -> list[ChatMessage]:
+async def _shown(env: Any, files: Sequence[Path]) -> list[ChatMessage]:
     """The turns with which all of the run's prompts begin, by its first rows."""
     from benchmax.platform.runner.live.chat import shared_turns
 
-    for name in ("eval_dataset_path", "train_dataset_path"):
-        if (file := files.get(name)) and file.stat().st_size:
-            rows = [row.data for row in islice(read_rows(file), COMPARED_ROWS) if row.fault is None]
-            return shared_turns([example["prompt_messages"] for example in await env.preprocess(rows, lenient=True)])
-    return []
+    if not files:
+        return []
+    rows = [row.data for row in islice(read_rows(files[0]), COMPARED_ROWS) if row.fault is None]
+    return shared_turns([example["prompt_messages"] for example in await env.preprocess(rows, lenient=True)])
 
 
-async def _example(env: Any, files: Mapping[str, Path], example_id: str | None) -> Example | None:
+async def _example(env: Any, files: Sequence[Path], example_id: str | None) -> Example | None:
     """The example of that id, of the held-out rows or of those trained on."""
     if not example_id:
         return None
-    for name in ("eval_dataset_path", "train_dataset_path"):
-        if (file := files.get(name)) and file.stat().st_size:
-            for example in await env.preprocess(file, lenient=True):
-                if example["id"] == example_id:
-                    found: Example = example
-                    return found
+    for file in files:
+        for example in await env.preprocess(file, lenient=True):
+            if example["id"] == example_id:
+                found: Example = example
+                return found
     raise NotFoundError(f"The run has no example {example_id!r}. Take the id of one of its rollouts.")
-
-
-def _files(launch: Mapping[str, Any]) -> dict[str, Path]:
-    return {name: Path(file) for name, file in launch["files"].items()}
 
 
 class Listener:

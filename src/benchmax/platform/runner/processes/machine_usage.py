@@ -38,11 +38,8 @@ class UsageRecorder:
         self._at = now
         if sample is None:
             return
-        descriptor = append_to(run_dir, FILE)
-        try:
-            os.write(descriptor, json.dumps(sample, separators=(",", ":")).encode() + b"\n")
-        finally:
-            os.close(descriptor)
+        with open(append_to(run_dir, FILE), "ab") as file:
+            file.write(json.dumps(sample, separators=(",", ":")).encode() + b"\n")
 
     def _sample(self, family: Iterable[Sequence[float]], now: float, slots: Sequence[str]) -> dict[str, Any] | None:
         before, seconds, memory = self._seconds, {}, 0
@@ -87,11 +84,16 @@ _reading = threading.Event()
 
 def _gpus(slots: Sequence[str]) -> list[dict[str, Any]]:
     """The latest reading of the GPUs a run has; none on a machine without."""
-    wanted = [name.removeprefix("cuda:") for name in slots if name.startswith("cuda:")]
+    wanted = gpu_ids(slots)
     if wanted and not _reading.is_set():
         _reading.set()
         threading.Thread(target=_read_forever, name="benchmax-gpus", daemon=True).start()
     return [_latest[name] for name in wanted if name in _latest]
+
+
+def gpu_ids(slots: Iterable[str]) -> list[str]:
+    """The GPUs among the slots, as CUDA names them."""
+    return [name.removeprefix("cuda:") for name in slots if name.startswith("cuda:")]
 
 
 def _read_forever() -> None:

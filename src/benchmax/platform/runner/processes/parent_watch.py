@@ -22,7 +22,7 @@ import time
 from pathlib import Path
 from typing import Any, Literal
 
-from benchmax.platform.runner.processes.process_ids import all_processes, descendants
+from benchmax.platform.runner.processes.process_ids import all_processes, descendants, send_signal
 from benchmax.platform.runner.processes.process_tags import tagged
 
 Policy = Literal["stop", "adopt"]
@@ -98,9 +98,5 @@ def _end(run_dir: Path) -> None:
 def end_others(run_dir: Path) -> None:
     """End whatever belongs to the run but this process."""
     own, processes = os.getpid(), all_processes()
-    for process in descendants([own], processes) | tagged(run_dir, processes):
-        if process.pid != own:
-            try:
-                os.kill(process.pid, signal.SIGKILL)
-            except (ProcessLookupError, PermissionError):
-                continue
+    others = {process.pid for process in descendants([own], processes) | tagged(run_dir, processes)} - {own}
+    send_signal(signal.SIGKILL, *others)

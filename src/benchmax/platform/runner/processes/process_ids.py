@@ -7,11 +7,16 @@ both do, their difference does not.
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable
+import signal
+from collections.abc import Callable, Iterable
+from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import cached_property
+from typing import TypeVar
 
 import psutil
+
+T = TypeVar("T")
 
 _SAME_SECONDS = 0.005
 """Half of a kernel's clock tick."""
@@ -46,18 +51,12 @@ def find(pid: int) -> Process | None:
 
 def stopped(pid: int) -> bool:
     """Whether a signal (or a debugger) holds the process."""
-    try:
-        return psutil.Process(pid).status() in (psutil.STATUS_STOPPED, psutil.STATUS_TRACING_STOP)
-    except psutil.Error:
-        return False
+    return _ask(pid, lambda found: found.status() in (psutil.STATUS_STOPPED, psutil.STATUS_TRACING_STOP), False)
 
 
 def started(pid: int) -> float:
     """When a process started; 0 when there is none."""
-    try:
-        return _started(psutil.Process(pid))
-    except psutil.NoSuchProcess:
-        return 0.0
+    return _ask(pid, _started, 0.0)
 
 
 def _started(process: psutil.Process) -> float:
@@ -80,10 +79,15 @@ def same_start(one: float, other: float) -> bool:
 
 
 def command_line(pid: int) -> list[str]:
+    return _ask(pid, psutil.Process.cmdline, [])
+
+
+def _ask(pid: int, question: Callable[[psutil.Process], T], otherwise: T) -> T:
+    """What the kernel says about a process; `otherwise` for one that is gone or may not be asked."""
     try:
-        return psutil.Process(pid).cmdline()
+        return question(psutil.Process(pid))
     except psutil.Error:
-        return []
+        return otherwise
 
 
 def variable(process: Process, name: str) -> str | None:
@@ -92,6 +96,13 @@ def variable(process: Process, name: str) -> str | None:
         return process.found.environ().get(name)
     except (psutil.Error, OSError):
         return None
+
+
+def send_signal(number: signal.Signals, *pids: int | None, send: Callable[[int, int], None] = os.kill) -> None:
+    """Send a signal to processes, or by `os.killpg` to groups, that may be gone or another user's."""
+    for pid in filter(None, pids):
+        with suppress(ProcessLookupError, PermissionError):
+            send(pid, number)
 
 
 def all_processes() -> dict[int, Process]:

@@ -13,11 +13,11 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from benchmax.envs.remote.process_limits import PASSED_ON
+from benchmax.envs.remote.process_environment import PASSED_ON
 from benchmax.files.logs import open_log
 from benchmax.files.temp_dirs import remove_orphaned_dirs
 from benchmax.platform.runner.children.child_files import PROCESS_FILE, read_object, write_object
@@ -73,7 +73,8 @@ class RunProcess:
         self._popen = popen
         self._family: set[Member] = set()
         self._recorded: list[Member] = []
-        self._code: int | None = None
+        self.code: int | None = None
+        """The exit code, negative for a signal; None for an adopted child, whose parent was another."""
         self._ended = False
         self._deadline: float | None = None
 
@@ -139,7 +140,7 @@ class RunProcess:
     def look(self) -> None:
         """Remember which processes belong to this run."""
         processes = process_ids.all_processes()
-        found = {*process_ids.descendants([self.pid], processes), *self._left(processes)}
+        found = {*process_ids.descendants([self.pid], processes), *self._survivors(processes)}
         self._family = {Member(each.pid, each.session, each.started) for each in found}
 
     @property
@@ -155,18 +156,13 @@ class RunProcess:
             write_object(path, read_object(path) | {"family": self.family})
             self._recorded = self.family
 
-    @property
-    def code(self) -> int | None:
-        """The exit code, negative for a signal; None for an adopted child, whose parent was another."""
-        return self._code
-
     def remains(self) -> list[Process]:
         """What still lives of the run."""
         processes = process_ids.all_processes()
-        known = {*self._left(processes), *process_tags.tagged(self.run_dir, processes)}
+        known = {*self._survivors(processes), *process_tags.tagged(self.run_dir, processes)}
         return list(process_ids.descendants([each.pid for each in known], processes))
 
-    def _left(self, processes: dict[int, Process]) -> list[Process]:
+    def _survivors(self, processes: dict[int, Process]) -> list[Process]:
         """Of these processes, the remembered ones and those in a session of one of them."""
         if self.pid <= 1:
             return []
@@ -213,7 +209,7 @@ class RunProcess:
         if self._popen is not None:
             # Not reaped yet: the group's id stays its own until the rest of the group is dead.
             self._signal(signal.SIGKILL)
-            self._code = self._popen.wait()
+            self.code = self._popen.wait()
         self._kill_remains()
         remove_orphaned_dirs()
         self.release()
@@ -223,11 +219,11 @@ class RunProcess:
         """The youngest first: a guard, older than what it guards, is the last that could still find others."""
         for process in sorted(self.remains(), key=lambda each: each.started, reverse=True):
             if process_ids.alive(process.pid, process.started):
-                _send(os.kill, process.pid, signal.SIGKILL)
+                process_ids.send_signal(signal.SIGKILL, process.pid)
 
     def _signal(self, number: signal.Signals) -> None:
         if self.pid > 1:
-            _send(os.killpg, self.pid, number)
+            process_ids.send_signal(number, self.pid, send=os.killpg)
 
 
 def _adopt(run_dir: Path, pid: int | None, started: float | None) -> int | None:
@@ -246,10 +242,3 @@ def _is_old_session(session: int, started: float, processes: dict[int, Process])
     """Whether a session is the remembered one: its number may have been given again after it had emptied."""
     leader = processes.get(session)
     return leader is None or leader.started <= started
-
-
-def _send(send: Callable[[int, int], None], target: int, number: signal.Signals) -> None:
-    try:
-        send(target, number)
-    except (ProcessLookupError, PermissionError):
-        pass

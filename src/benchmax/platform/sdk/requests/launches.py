@@ -43,18 +43,9 @@ def list_launch_args() -> Request[list[LaunchArgSpec]]:
 
 
 def _spec(arg: Row) -> LaunchArgSpec:
-    return LaunchArgSpec(
-        name=arg["name"],
-        label=arg.get("label") or arg["name"],
-        type=arg["type"],
-        required=bool(arg.get("required")),
-        description=arg.get("description") or "",
-        default=arg.get("default"),
-        min=arg.get("min"),
-        max=arg.get("max"),
-        warn_above=arg.get("warnAbove"),
-        enum=arg.get("enum"),
-    )
+    texts = {"label": arg.get("label") or arg["name"], "description": arg.get("description") or ""}
+    known: Row = {name: arg.get(name) for name in ("name", "type", "default", "min", "max", "enum")}
+    return LaunchArgSpec(**known, **texts, required=bool(arg.get("required")), warn_above=arg.get("warnAbove"))
 
 
 async def launch_training_run(

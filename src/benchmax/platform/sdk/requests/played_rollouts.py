@@ -7,6 +7,7 @@ import json
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass, field
+from itertools import islice
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
@@ -26,8 +27,8 @@ from benchmax.platform.wire.rollout_requests import DEFAULT_MODEL
 if TYPE_CHECKING:
     from benchmax.platform.sdk.transport import Exchange
 
-_LAST = frozenset({"rollout_completed", "worker_error", "error", "cancelled"})
-_LAST_OF_GROUP = frozenset({"batch_completed", "error", "cancelled"})
+_FINAL_EVENTS = frozenset({"rollout_completed", "worker_error", "error", "cancelled"})
+_FINAL_GROUP_EVENTS = frozenset({"batch_completed", "error", "cancelled"})
 
 
 @dataclass(slots=True)
@@ -50,7 +51,7 @@ class ValidationResult:
 
     @property
     def ok(self) -> bool:
-        parts = [*self.examples, *([self.group_reward] if self.group_reward else [])]
+        parts = list(filter(None, (*self.examples, self.group_reward)))
         return bool(parts) and all(part.ok for part in parts)
 
     def __bool__(self) -> bool:
@@ -89,8 +90,8 @@ async def stream_rollout(
             "max_completion_tokens": max_completion_tokens,
         },
     }
-    events = await _collect(exchange, "/v1/rollout/stream", body, _LAST)
-    if not events or events[-1]["event"] not in _LAST:
+    events = await _collect(exchange, "/v1/rollout/stream", body, _FINAL_EVENTS)
+    if not events or events[-1]["event"] not in _FINAL_EVENTS:
         raise RolloutStreamError("The stream ended before the rollout did. Try again.")
     rewards = [event["rewards"] for event in events if event["event"] == "reward"]
     result = {"rewards": rewards[-1] if rewards else {}} | events[-1] | {"example_index": example_index}
@@ -126,7 +127,7 @@ async def run_group(
         "llm": await _llm(exchange, llm_base_url, llm_model, llm_api_key, llm_api_version),
         "options": {"max_turns": max_turns, "max_tool_calls": max_tool_calls, "samples_per_example": samples},
     }
-    events = await _collect(exchange, "/v1/rollout/batch/stream", body, _LAST_OF_GROUP)
+    events = await _collect(exchange, "/v1/rollout/batch/stream", body, _FINAL_GROUP_EVENTS)
     last = events[-1] if events else {"event": ""}
     if last["event"] in ("error", "cancelled"):
         raise PlatformRolloutError(f"The group was not played: {last.get('error') or last['event']}.")
@@ -168,7 +169,7 @@ async def validate_examples(
         bundle = await exchange.in_thread(lambda: dump_bundle(env_class, **bundled))
         env = {"env_cls_bytes": bundle.pickled, "env_metadata_bytes": bundle.metadata.to_json_bytes()}
         grouped = check_group_reward and overrides(env_class, "compute_group_reward")
-    chosen = [example for _, example in zip(range(n), examples, strict=False)]
+    chosen = list(islice(examples, max(0, n)))
     result = ValidationResult()
     for index, example in enumerate(chosen):
         part = await _validate_one(exchange, index, example, env | options, full_messages)

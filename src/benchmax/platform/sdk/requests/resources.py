@@ -27,11 +27,8 @@ async def examine_environment(exchange: Exchange, environment_id: str, *, datase
     """Have the doctor examine an environment on the platform, and wait for its report."""
     path = f"/v1/environments/{part_of_path(environment_id)}/doctor"
     started = await exchange.ask(post_for("reportId", path, {"datasetPath": dataset_path}))
-    while True:
-        report = await exchange.ask(get(f"{path}/{started}", as_object))
-        if report["status"] in ("complete", "failed"):
-            return report
-        await exchange.pause(POLL_SECONDS)
+    report = get(f"{path}/{started}", as_object)
+    return await exchange.poll(report, lambda found: found["status"] in ("complete", "failed"), POLL_SECONDS)
 
 
 def list_datasets() -> Request[list[Row]]:

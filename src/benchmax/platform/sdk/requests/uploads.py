@@ -25,7 +25,7 @@ MIME_TYPES = {
 }
 """Files that can be uploaded."""
 _TRIES = 3
-_WORTH_A_RETRY = (None, 408, 502, 503, 504)
+_RETRIED_STATUSES = (None, 408, 502, 503, 504)
 
 
 async def upload_file(
@@ -67,6 +67,6 @@ async def _upload(
             await exchange.put(permit["uploadUrl"], mime_type, open_content())
             break
         except TrainerError as error:
-            if not left or error.status_code not in _WORTH_A_RETRY:
+            if not left or error.status_code not in _RETRIED_STATUSES:
                 raise
     return permit

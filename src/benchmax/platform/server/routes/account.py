@@ -5,14 +5,14 @@ from __future__ import annotations
 from typing import Annotated
 
 from fastapi import Path, Query
-from sqlalchemy import select
 
 from benchmax.errors import UsageError
-from benchmax.platform.server.problems import Refused
+from benchmax.platform.server.error_responses import Refused, required
+from benchmax.platform.server.routes.parameters import Id, Limit
 from benchmax.platform.server.security.authentication import Caller, shown_key
-from benchmax.platform.server.services.models import check_elsewhere
+from benchmax.platform.server.server_services import Services
+from benchmax.platform.server.services.models import check_elsewhere, endpoints_of, own_endpoint
 from benchmax.platform.server.services.shapes import shape
-from benchmax.platform.server.state import Services
 from benchmax.platform.server.threads import Router
 from benchmax.platform.store.accounts import audit, users
 from benchmax.platform.store.accounts import secrets as vault
@@ -66,12 +66,11 @@ def create_key(services: Services, caller: Caller, body: wire.KeyRequest) -> wir
 
 
 @router.delete("/keys/{key_id}")
-def revoke_key(services: Services, caller: Caller, key_id: Annotated[str, Path(max_length=80)]) -> Success:
+def revoke_key(services: Services, caller: Caller, key_id: Id) -> Success:
     """Revoke a key for good, and the keys it made."""
     with services.database.write() as db:
-        key = users.revoke_key(db, caller.user_id, key_id)
-        if key is None:
-            raise Refused(404, "You have no such key. `benchmax keys list` shows yours.")
+        revoked = users.revoke_key(db, caller.user_id, key_id)
+        key = required(revoked, "You have no such key. `benchmax keys list` shows yours.")
         caller.note(db, "key.revoke", key_id, prefix=key.prefix)
     return Success(success=True, message="The key is revoked.")
 
@@ -97,10 +96,8 @@ def put_secret(services: Services, caller: Caller, name: _SecretName, body: wire
 def delete_secret(services: Services, caller: Caller, name: _SecretName) -> Success:
     """Forget a secret."""
     with services.database.write() as db:
-        row = vault.find(db, caller.user_id, name)
-        if row is None:
-            raise Refused(404, "You have no such secret. `benchmax secrets list` shows yours.")
-        db.delete(row)
+        found = vault.find(db, caller.user_id, name)
+        db.delete(required(found, "You have no such secret. `benchmax secrets list` shows yours."))
         caller.note(db, "secret.delete", name)
     return Success(success=True, message="The secret is gone.")
 
@@ -109,8 +106,8 @@ def delete_secret(services: Services, caller: Caller, name: _SecretName) -> Succ
 def list_endpoints(services: Services, caller: Caller) -> EndpointList:
     """Model servers you can evaluate against."""
     with services.database.read() as db:
-        found = db.scalars(select(Endpoint).where(Endpoint.owner_id == caller.user_id).order_by(Endpoint.name))
-        return EndpointList(endpoints=[_endpoint(row) for row in found])
+        found = sorted(endpoints_of(db, caller.user_id), key=lambda each: each.name)
+    return EndpointList(endpoints=[_endpoint(row) for row in found])
 
 
 @router.post("/endpoints", status_code=201)
@@ -119,8 +116,7 @@ def create_endpoint(services: Services, caller: Caller, body: EndpointRequest) -
     check_elsewhere(services.settings, body.base_url, "Its models need no endpoint: name them as they are.")
     with services.database.write() as db:
         users.refuse_own_key(db, body.base_url, body.api_key or "")
-        taken = select(Endpoint.id).where(Endpoint.owner_id == caller.user_id, Endpoint.name == body.name)
-        if db.scalars(taken).first() is not None:
+        if any(each.name == body.name for each in endpoints_of(db, caller.user_id)):
             raise UsageError(f"You have an endpoint {body.name!r} already. Choose another name.")
         row = Endpoint(owner_id=caller.user_id, name=body.name, base_url=body.base_url, model=body.model)
         db.add(row)
@@ -133,12 +129,10 @@ def create_endpoint(services: Services, caller: Caller, body: EndpointRequest) -
 
 
 @router.delete("/endpoints/{endpoint_id}")
-def delete_endpoint(services: Services, caller: Caller, endpoint_id: Annotated[str, Path(max_length=80)]) -> Success:
+def delete_endpoint(services: Services, caller: Caller, endpoint_id: Id) -> Success:
     """Forget an endpoint and its key."""
     with services.database.write() as db:
-        row = db.get(Endpoint, endpoint_id)
-        if row is None or row.owner_id != caller.user_id:
-            raise Refused(404, "You have no such endpoint. `benchmax endpoints list` shows yours.")
+        row = own_endpoint(db, caller.user_id, endpoint_id)
         secret = vault.find(db, caller.user_id, "api_key", row.id)
         db.delete(row)
         db.flush()
@@ -152,7 +146,7 @@ def delete_endpoint(services: Services, caller: Caller, endpoint_id: Annotated[s
 def list_audit(
     services: Services,
     caller: Caller,
-    limit: Annotated[int, Query(ge=1, le=1000)] = 100,
+    limit: Limit = 100,
     before: Annotated[int | None, Query(ge=1, le=2**62)] = None,
 ) -> wire.AuditList:
     """Who did what, newest first: yours, or everyone's for an administrator."""

@@ -10,7 +10,7 @@ from typing import Any
 from fastapi import APIRouter, Request
 from fastapi.responses import FileResponse, HTMLResponse, Response
 
-from benchmax.platform.server.problems import Refused, problem
+from benchmax.platform.server.error_responses import problem, required
 from benchmax.platform.server.security.scopes import PAGES
 
 BUILT = Path(__file__).resolve().parent.parent / "console"
@@ -49,9 +49,7 @@ def pages(folder: Path | None) -> APIRouter:
 
     @router.get("/assets/{path:path}")
     def asset(request: Request, path: str) -> FileResponse:
-        file = _inside(assets, path)
-        if file is None:
-            raise Refused(404, "There is no such file.")
+        file = required(_inside(assets, path), "There is no such file.")
         kind = mimetypes.guess_type(file.name)[0] or "application/octet-stream"
         headers = {"Cache-Control": _FOREVER, "Vary": "Accept-Encoding"}
         small = _inside(assets, f"{path}.gz")

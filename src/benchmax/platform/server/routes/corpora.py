@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 import hashlib
-from typing import Annotated, Any
+from typing import Any
 
-from fastapi import Path, Query
 from sqlalchemy.orm import Session
 
 from benchmax import limits
 from benchmax.envs.datasets.rows import deeper
 from benchmax.errors import UsageError
-from benchmax.platform.server.problems import Refused
+from benchmax.platform.server.error_responses import Refused, required
+from benchmax.platform.server.routes.parameters import Cursor, Id, Limit
 from benchmax.platform.server.security.authentication import Caller
+from benchmax.platform.server.server_services import Services
 from benchmax.platform.server.services.shapes import shape
-from benchmax.platform.server.state import Services
 from benchmax.platform.server.threads import Router, in_threads
 from benchmax.platform.store.tables import Chunk, Corpus
 from benchmax.platform.store.uploads import corpora
@@ -23,8 +23,6 @@ from benchmax.platform.wire.base import Success
 from benchmax.search.filters import predicate
 
 router = Router(prefix="/v1/corpora", tags=["corpora"])
-
-CorpusId = Annotated[str, Path(max_length=80)]
 
 
 @router.post("", status_code=201)
@@ -50,14 +48,14 @@ def list_corpora(services: Services, caller: Caller) -> list[wire.CorpusInfo]:
 
 
 @router.get("/{corpus_id}")
-def get_corpus(services: Services, caller: Caller, corpus_id: CorpusId) -> wire.CorpusInfo:
+def get_corpus(services: Services, caller: Caller, corpus_id: Id) -> wire.CorpusInfo:
     """One of your corpora."""
     with services.database.read() as db:
         return _info(db, _own(db, caller.user_id, corpus_id))
 
 
 @router.delete("/{corpus_id}")
-def delete_corpus(services: Services, caller: Caller, corpus_id: CorpusId) -> Success:
+def delete_corpus(services: Services, caller: Caller, corpus_id: Id) -> Success:
     """Remove a corpus and its chunks."""
     with services.database.write() as db:
         db.delete(_own(db, caller.user_id, corpus_id))
@@ -66,7 +64,7 @@ def delete_corpus(services: Services, caller: Caller, corpus_id: CorpusId) -> Su
 
 
 @router.post("/{corpus_id}/chunks")
-def add_chunks(services: Services, caller: Caller, corpus_id: CorpusId, body: wire.ChunksRequest) -> wire.ChunksAdded:
+def add_chunks(services: Services, caller: Caller, corpus_id: Id, body: wire.ChunksRequest) -> wire.ChunksAdded:
     """Add up to 100 chunks; one with a known id is replaced. Without an id, the content is the id."""
     chunks = [
         {"id": chunk.id or hashlib.sha256(chunk.content.encode()).hexdigest(), **chunk.model_dump(exclude={"id"})}
@@ -83,11 +81,7 @@ def add_chunks(services: Services, caller: Caller, corpus_id: CorpusId, body: wi
 
 @router.get("/{corpus_id}/chunks")
 def list_chunks(
-    services: Services,
-    caller: Caller,
-    corpus_id: CorpusId,
-    limit: Annotated[int, Query(ge=1, le=1000)] = 100,
-    cursor: Annotated[int, Query(ge=0, le=2**62)] = 0,
+    services: Services, caller: Caller, corpus_id: Id, limit: Limit = 100, cursor: Cursor = 0
 ) -> wire.ChunkPage:
     """The chunks in the order they came; pass `nextCursor` on for more."""
     with services.database.read() as db:
@@ -101,7 +95,7 @@ def list_chunks(
 
 @router.post("/{corpus_id}/search")
 @in_threads("reads")
-def search(services: Services, caller: Caller, corpus_id: CorpusId, body: wire.SearchRequest) -> wire.SearchResults:
+def search(services: Services, caller: Caller, corpus_id: Id, body: wire.SearchRequest) -> wire.SearchResults:
     """Chunks that hold words of the query, best first; `metadata` names values they must have.
 
     `filters` are `{"and": […]}`, `{"or": […]}`, `{"not": …}` and `{"field", "op", "value"}`, one in the other.
@@ -123,10 +117,7 @@ def _shown(chunk: Chunk) -> dict[str, Any]:
 
 
 def _own(db: Session, user_id: str, corpus_id: str) -> Corpus:
-    found = corpora.get(db, user_id, corpus_id)
-    if found is None:
-        raise Refused(404, "You have no such corpus. Check its id.")
-    return found
+    return required(corpora.get(db, user_id, corpus_id), "You have no such corpus. Check its id.")
 
 
 def _info(db: Session, corpus: Corpus) -> wire.CorpusInfo:

@@ -6,23 +6,25 @@ import re
 from functools import lru_cache
 from itertools import islice
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 from fastapi import Query, Request, Response
 
 from benchmax.envs.catalogue import environments, is_named
 from benchmax.envs.datasets.readers import FORMATS
-from benchmax.envs.datasets.run_rows import check_count
+from benchmax.envs.datasets.required_rows import check_count
 from benchmax.errors import UsageError
-from benchmax.platform.server.problems import Refused
-from benchmax.platform.server.routes.storage import BlobPathText, receive
+from benchmax.platform.server.error_responses import Refused, required
+from benchmax.platform.server.routes.parameters import Limit, UploadPath, UploadPrefix, any_body
+from benchmax.platform.server.routes.storage import receive
 from benchmax.platform.server.security.authentication import Caller, Principal
+from benchmax.platform.server.server_services import Services
 from benchmax.platform.server.services import catalogue
-from benchmax.platform.server.services.datasets import stored_rows, uploaded
+from benchmax.platform.server.services.datasets import dataset_files
 from benchmax.platform.server.services.datasets.preview import PREVIEW_ROWS, count_lines, has_row_per_line, reads_some
+from benchmax.platform.server.services.datasets.stored_rows import StoredRows
 from benchmax.platform.server.services.runs.launch_checks import row_reader
 from benchmax.platform.server.services.shapes import shape
-from benchmax.platform.server.state import Services
 from benchmax.platform.server.threads import Router, in_threads, read_file
 from benchmax.platform.store.runs import runs
 from benchmax.platform.store.uploads import blobs, uploads
@@ -34,19 +36,13 @@ router = Router(prefix="/v1/datasets", tags=["datasets"])
 _COUNTED_BYTES = 4 * 1024 * 1024
 _COUNTED_FILES = 50
 _APPEND_TRIES = 5
-_ANY_BODY: dict[str, Any] = {"requestBody": {"content": {"application/octet-stream": {}, "text/csv": {}}}}
 
 EnvironmentName = Annotated[str | None, Query(max_length=80)]
 """The environment that is to read the rows."""
 
 
 @router.get("")
-def list_datasets(
-    services: Services,
-    caller: Caller,
-    prefix: Annotated[str, Query(max_length=blobs.PATH_CHARS)] = "",
-    limit: Annotated[int, Query(ge=1, le=1000)] = 1000,
-) -> DatasetList:
+def list_datasets(services: Services, caller: Caller, prefix: UploadPrefix = "", limit: Limit = 1000) -> DatasetList:
     """Your datasets, newest first."""
     with services.database.read() as db:
         found = uploads.datasets_of(db, caller.user_id, tuple(FORMATS), prefix, limit)
@@ -72,7 +68,7 @@ def _count_once(blob: Path) -> int:
 def preview(
     services: Services,
     caller: Caller,
-    path: BlobPathText,
+    path: UploadPath,
     limit: Annotated[int, Query(ge=1, le=200)] = 20,
     environment: EnvironmentName = None,
 ) -> Response:
@@ -82,32 +78,30 @@ def preview(
     an empty one asks for a prompt or messages.
     """
     with services.database.read() as db:
-        found = blobs.find(db, caller.user_id, path)
-    if found is None:
-        raise Refused(404, "You have no upload of that name. Check the path.")
-    seen = _read_as(services, caller, path, found[1].sha256, found[1].size, limit, environment)
+        _, blob = required(blobs.find(db, caller.user_id, path), "You have no upload of that name. Check the path.")
+    seen = _read_as(services, caller, StoredRows(services.blobs, blob.sha256, path), limit, environment)
     return Response(seen.model_dump_json(by_alias=True), media_type="application/json")  # not encoded in the loop
 
 
 def _read_as(
-    services: Services, caller: Principal, path: str, sha256: str, size: int, limit: int, environment: str | None
+    services: Services, caller: Principal, rows: StoredRows, limit: int, environment: str | None
 ) -> DatasetPreview:
     """A preview by the environment that is asked for, else by the last one it was used with, or any that can."""
-    environment = _used_with(services, caller, path) if environment is None else environment
+    environment = _used_with(services, caller, rows.path) if environment is None else environment
     reader = _reader(services, caller, environment)
-    seen = stored_rows.preview(services.blobs, sha256, size, path, limit, reader)
+    seen = rows.preview(limit, reader)
     if reader is not None:
         return seen.model_copy(update={"environment": environment})
     for name in environments() if seen.rows and not seen.usable and environment is None else ():
         if not reads_some(name, seen.sample):
             continue
-        other = stored_rows.preview(services.blobs, sha256, size, path, limit, name)
+        other = rows.preview(limit, name)
         if other.usable:
             return other.model_copy(update={"environment": name})
     return seen
 
 
-@router.post("", status_code=201, openapi_extra=_ANY_BODY)
+@router.post("", status_code=201, openapi_extra=any_body("application/octet-stream", "text/csv"))
 async def create_dataset(
     request: Request,
     services: Services,
@@ -124,16 +118,17 @@ async def create_dataset(
 def _keep(
     services: Services, caller: Principal, path: str, sha256: str, size: int, environment: str | None
 ) -> DatasetPreview:
+    rows = StoredRows(services.blobs, sha256, path)
     try:
-        seen = _read_as(services, caller, path, sha256, size, 20, environment)
+        seen = _read_as(services, caller, rows, 20, environment)
         # Rows none of which has our columns may still be what some environment reads: then readable is enough.
-        check_count(seen.usable or sum(1 for _ in islice(stored_rows.read(services.blobs, sha256, path), PREVIEW_ROWS)))
+        check_count(seen.usable or sum(1 for _ in islice(rows.read(), PREVIEW_ROWS)))
     except UsageError:
         with services.database.write() as db:
-            uploads.note_nameless(db, sha256, size)
+            blobs.note_nameless(db, sha256, size)
         raise
     with services.database.write() as db:
-        uploaded.name(db, caller.user_id, path, sha256, size, seen.rows)
+        dataset_files.name(db, caller.user_id, path, sha256, size, seen.rows)
         caller.note(db, "dataset.create", path, rows=seen.rows)
     return seen
 
@@ -157,7 +152,7 @@ def _reader(services: Services, caller: Principal, environment: str | None) -> s
 def _path(name: str) -> str:
     """`datasets/<name>`, of letters that are safe in a path."""
     plain = re.sub(r"[^A-Za-z0-9._-]+", "-", name).strip("-.")
-    uploaded.check_suffix(plain[-80:])
+    dataset_files.check_suffix(plain[-80:])
     return blobs.check_path(f"datasets/{plain}")
 
 
@@ -167,14 +162,14 @@ def add_row(services: Services, caller: Caller, body: RowRequest) -> RowAdded:
     """Add a row: the path names a new version of the file, and runs that were launched with the old one keep it."""
     if body.create:
         return _first_row(services, caller, body)
-    target = uploaded.lines_path(body.path)
+    target = dataset_files.lines_path(body.path)
     for _ in range(_APPEND_TRIES):
         with services.database.read() as db:
-            source, blob = uploaded.latest(db, caller.user_id, body.path)
-        sha256, size, count = uploaded.with_row(services.blobs, blob, source.path, body.row)
+            source, blob = dataset_files.latest(db, caller.user_id, body.path)
+        sha256, size, count = dataset_files.with_row(services.blobs, blob, source.path, body.row)
         with services.database.write() as db:
-            if uploaded.latest(db, caller.user_id, body.path, lock=True)[1].sha256 == blob.sha256:
-                uploaded.name(db, caller.user_id, target, sha256, size, count)
+            if dataset_files.latest(db, caller.user_id, body.path, lock=True)[1].sha256 == blob.sha256:
+                dataset_files.name(db, caller.user_id, target, sha256, size, count)
                 caller.note(db, "dataset.append", target, rows=count)
                 return RowAdded(path=target, rows=count)
     raise Refused(409, "Others add rows to this dataset at the same time. Try again.")
@@ -182,14 +177,14 @@ def add_row(services: Services, caller: Caller, body: RowRequest) -> RowAdded:
 
 def _first_row(services: Services, caller: Principal, body: RowRequest) -> RowAdded:
     """A dataset that begins with one row; it may be shorter than a training run asks for, since more are to come."""
-    path = uploaded.lines_path(_path(body.path.removeprefix("datasets/")))
-    sha256, size, count = uploaded.store_rows(services.blobs, [body.row])
+    path = dataset_files.lines_path(_path(body.path.removeprefix("datasets/")))
+    sha256, size, count = dataset_files.store_rows(services.blobs, [body.row])
     with services.database.write() as db:
         taken = blobs.find(db, caller.user_id, path) is not None
         if taken:
-            uploads.note_nameless(db, sha256, size)
+            blobs.note_nameless(db, sha256, size)
         else:
-            uploaded.name(db, caller.user_id, path, sha256, size, count)
+            dataset_files.name(db, caller.user_id, path, sha256, size, count)
             caller.note(db, "dataset.create", path, rows=count)
     if taken:
         raise Refused(409, f"You have a dataset of the name {path}. Choose it to add the row, or give another name.")
@@ -197,10 +192,10 @@ def _first_row(services: Services, caller: Principal, body: RowRequest) -> RowAd
 
 
 @router.delete("")
-def delete_dataset(services: Services, caller: Caller, path: BlobPathText) -> Success:
+def delete_dataset(services: Services, caller: Caller, path: UploadPath) -> Success:
     """Remove a dataset. Runs that were launched with it keep their copy."""
     with services.database.write() as db:
-        row, blob = uploaded.find(db, caller.user_id, path)
+        row, blob = dataset_files.find(db, caller.user_id, path)
         db.delete(row)
         db.flush()
         uploads.drop_if_unused(db, services.blobs, blob.sha256)

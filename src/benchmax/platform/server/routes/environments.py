@@ -3,19 +3,19 @@
 from __future__ import annotations
 
 from itertools import chain
-from typing import Annotated, Any
+from typing import Any
 
-from fastapi import Path
 from sqlalchemy.orm import Session
 
 from benchmax.errors import UsageError
-from benchmax.platform.server.problems import Refused
+from benchmax.platform.server.error_responses import Refused
+from benchmax.platform.server.routes.parameters import Id
 from benchmax.platform.server.security.authentication import Caller
+from benchmax.platform.server.server_services import Services
 from benchmax.platform.server.services import catalogue, models
 from benchmax.platform.server.services.catalogue import Environment
-from benchmax.platform.server.services.datasets import uploaded
+from benchmax.platform.server.services.datasets import dataset_files
 from benchmax.platform.server.services.shapes import shape
-from benchmax.platform.server.state import Services
 from benchmax.platform.server.threads import Router
 from benchmax.platform.store.queue import one_off_jobs
 from benchmax.platform.store.tables import OneOffJob
@@ -23,7 +23,6 @@ from benchmax.platform.wire import environments as wire
 
 router = Router(prefix="/v1/environments", tags=["environments"])
 
-EnvironmentId = Annotated[str, Path(max_length=80)]
 MOST_AT_ONCE = 2
 """Examinations of one user at the same time: each is a process."""
 
@@ -32,13 +31,13 @@ MOST_AT_ONCE = 2
 def list_environments(services: Services, caller: Caller) -> wire.EnvironmentList:
     """The built-in environments, then your uploads, newest first."""
     with services.database.read() as db:
-        found = catalogue.everything(db, caller.user_id)
+        found = catalogue.all_environments(db, caller.user_id)
         tools = one_off_jobs.tools(db, caller.user_id)
     return wire.EnvironmentList(environments=[catalogue.info(services.blobs, each, tools) for each in found])
 
 
 @router.get("/{environment_id}")
-def get_environment(services: Services, caller: Caller, environment_id: EnvironmentId) -> wire.EnvironmentDetails:
+def get_environment(services: Services, caller: Caller, environment_id: Id) -> wire.EnvironmentDetails:
     """One environment, with its source and its manifest."""
     with services.database.read() as db:
         found = catalogue.find(db, caller.user_id, environment_id)
@@ -48,7 +47,7 @@ def get_environment(services: Services, caller: Caller, environment_id: Environm
 
 @router.post("/{environment_id}/doctor", status_code=201)
 def start_doctor(
-    services: Services, caller: Caller, environment_id: EnvironmentId, body: wire.DoctorRequest | None = None
+    services: Services, caller: Caller, environment_id: Id, body: wire.DoctorRequest | None = None
 ) -> wire.DoctorStarted:
     """Examine an environment on rows, in a process of its own; ask for the report until it is complete."""
     path = body.dataset_path if body else None
@@ -78,12 +77,12 @@ def _files(db: Session, owner_id: str, found: Environment, path: str | None) -> 
     if found.uploaded is not None:
         options = {"cls": found.uploaded.cls_sha256, "metadata": found.uploaded.metadata_sha256}
     if path is not None:
-        options |= {"rows": uploaded.find(db, owner_id, path)[1].sha256, "rows_path": path}
+        options |= {"rows": dataset_files.find(db, owner_id, path)[1].sha256, "rows_path": path}
     return options
 
 
 @router.get("/{environment_id}/doctor")
-def list_reports(services: Services, caller: Caller, environment_id: EnvironmentId) -> wire.DoctorReports:
+def list_reports(services: Services, caller: Caller, environment_id: Id) -> wire.DoctorReports:
     """The doctor's reports on an environment, newest first."""
     with services.database.read() as db:
         catalogue.find(db, caller.user_id, environment_id)
@@ -92,9 +91,7 @@ def list_reports(services: Services, caller: Caller, environment_id: Environment
 
 
 @router.get("/{environment_id}/doctor/{report_id}")
-def get_report(
-    services: Services, caller: Caller, environment_id: EnvironmentId, report_id: Annotated[str, Path(max_length=80)]
-) -> wire.DoctorReport:
+def get_report(services: Services, caller: Caller, environment_id: Id, report_id: Id) -> wire.DoctorReport:
     """One report: how far it is, and when it is complete what was found."""
     with services.database.read() as db:
         row = one_off_jobs.find(db, caller.user_id, "doctor", report_id)

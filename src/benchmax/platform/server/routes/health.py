@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from sqlalchemy import text
 
-from benchmax.platform.server.state import Services
+from benchmax.platform.server.server_services import Services
 from benchmax.platform.server.threads import Router
 
 router = Router(tags=["health"])

@@ -9,14 +9,15 @@ from fastapi import Path, Request
 from fastapi.responses import Response
 
 from benchmax import limits
-from benchmax.platform.server.problems import Refused
+from benchmax.platform.server.error_responses import Refused, required
 from benchmax.platform.server.routes.openai_api import ANSWER
+from benchmax.platform.server.routes.parameters import any_body
 from benchmax.platform.server.security.authentication import Caller, Principal, shown_key
+from benchmax.platform.server.server_services import Address, Services
 from benchmax.platform.server.services import models
 from benchmax.platform.server.services.model_sessions import ModelSession
 from benchmax.platform.server.services.recorded_calls import recorded_answer
 from benchmax.platform.server.services.shapes import shape
-from benchmax.platform.server.state import Address, Services
 from benchmax.platform.server.threads import Router, in_threads
 from benchmax.platform.store.tables import ApiKey
 from benchmax.platform.wire import models as wire
@@ -26,7 +27,6 @@ router = Router(prefix="/v1/sessions", tags=["models"])
 
 SessionId = Annotated[str, Path(max_length=128, pattern=r"^[A-Za-z0-9][A-Za-z0-9._:-]*$")]
 _RECORD: dict[int | str, dict[str, Any]] = {200: {"model": wire.ModelSessionRecord}}
-_ANY_BODY: dict[str, Any] = {"requestBody": {"content": {"application/json": {}}}}
 
 
 @router.put("/{session_id}")
@@ -72,7 +72,9 @@ async def complete_session_chat(
     return await recorded_answer(services, session, asked, request.is_disconnected)
 
 
-@router.post("/{session_id}/collect", response_class=Response, responses=_RECORD, openapi_extra=_ANY_BODY)
+@router.post(
+    "/{session_id}/collect", response_class=Response, responses=_RECORD, openapi_extra=any_body("application/json")
+)
 @in_threads("reads")
 def collect_session(services: Services, caller: Caller, session_id: SessionId) -> Response:
     """The session's calls in the order in which they began; one that is under way comes when it is over."""
@@ -92,10 +94,8 @@ def end_model_session(services: Services, caller: Caller, session_id: SessionId)
 
 
 def _own(services: Services, caller: Principal, session_id: str) -> ModelSession:
-    session = services.model_sessions.find(caller.user_id, session_id)
-    if session is None:
-        raise Refused(404, "You have no such session, or it has ended. Open it with PUT /v1/sessions/ID.")
-    return session
+    found = services.model_sessions.find(caller.user_id, session_id)
+    return required(found, "You have no such session, or it has ended. Open it with PUT /v1/sessions/ID.")
 
 
 def _end(body: wire.ModelSessionRequest, key: ApiKey) -> float:

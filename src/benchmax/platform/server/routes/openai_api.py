@@ -9,13 +9,14 @@ from fastapi.responses import JSONResponse, Response
 from starlette.concurrency import run_in_threadpool
 
 from benchmax.errors import NotFoundError, UsageError
-from benchmax.models.api_errors import error_response
+from benchmax.models.openai_errors import error_response
 from benchmax.platform.server.security.authentication import Caller
+from benchmax.platform.server.server_services import Services
 from benchmax.platform.server.services import models
 from benchmax.platform.server.services.completions import answer
-from benchmax.platform.server.state import Services
 from benchmax.platform.server.threads import Router
 from benchmax.platform.wire.models import ChatBody, ModelCard, ModelCards
+from benchmax.sse import MEDIA_TYPE
 
 router = Router(prefix="/v1", tags=["models"])
 
@@ -23,7 +24,7 @@ ANSWER: dict[int | str, dict[str, Any]] = {
     200: {
         "content": {
             "application/json": {"schema": {"type": "object"}},
-            "text/event-stream": {"schema": {"type": "string"}},
+            MEDIA_TYPE: {"schema": {"type": "string"}},
         },
         "description": "A chat completion, or with `stream` its chunks; `model` says who answered",
     }
@@ -62,7 +63,7 @@ def _cards(services: Services, user_id: str) -> list[ModelCard]:
     default = models.choose_own(services, user_id, "")
     stored, known = models.local_names()
     with services.database.read() as db:
-        endpoints = [(each.name, each.model) for each in models.of_owner(db, user_id)]
+        endpoints = [(each.name, each.model) for each in models.endpoints_of(db, user_id)]
     cards = [ModelCard(id=name, owned_by="this machine") for name in (*stored, *known)]
     cards += [ModelCard(id=name, owned_by=f"endpoint {model}") for name, model in endpoints]
     first = next((name for name, model in endpoints if default.base_url and model == default.model), default.model)

@@ -26,27 +26,8 @@ from benchmax.platform.server.routes.runs import (
     runs,
 )
 
-ROUTERS = tuple(
-    module.router
-    for module in (
-        health,
-        storage,
-        datasets,
-        environments,
-        launching,
-        run_pages,
-        checkpoints,
-        runs,
-        evals,
-        rollouts,
-        corpora,
-        account,
-        webhooks,
-        users,
-        playground,
-        rollout_stream,
-        openai_api,
-        model_sessions,
-        signin,
-    )
-)
+_MODULES = (
+    health, storage, datasets, environments, launching, run_pages, checkpoints, runs, evals, rollouts, corpora, account,
+    webhooks, users, playground, rollout_stream, openai_api, model_sessions, signin,
+)  # fmt: skip
+ROUTERS = tuple(module.router for module in _MODULES)

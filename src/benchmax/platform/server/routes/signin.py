@@ -10,13 +10,13 @@ from urllib.parse import parse_qs
 from fastapi import Depends, Query, Request
 from fastapi.responses import HTMLResponse, JSONResponse, RedirectResponse, Response
 
-from benchmax.platform.server.problems import Refused
+from benchmax.platform.server.error_responses import Refused, required
 from benchmax.platform.server.routes import console
 from benchmax.platform.server.security.authentication import COOKIE, Caller, cookie_token
 from benchmax.platform.server.security.middleware import client_address
 from benchmax.platform.server.security.passwords import check_password, hash_password
+from benchmax.platform.server.server_services import Address, Services
 from benchmax.platform.server.services.shapes import shape
-from benchmax.platform.server.state import Address, Services
 from benchmax.platform.server.threads import Router
 from benchmax.platform.store.accounts import audit, users
 from benchmax.platform.store.tables import ApiKey
@@ -187,10 +187,7 @@ def show_device(
     """Which device waits with this code, and where it asked from: look before you approve."""
     services.limiter.hit("device", caller.user_id)
     with services.database.read() as db:
-        row = users.find_user_code(db, user_code)
-        if row is None:
-            raise Refused(404, _NO_DEVICE)
-        return shape(wire.DeviceWaiting, row)
+        return shape(wire.DeviceWaiting, required(users.find_user_code(db, user_code), _NO_DEVICE))
 
 
 @router.post("/api/auth/device/approve")
@@ -198,9 +195,7 @@ def approve_device(services: Services, caller: Caller, body: wire.DeviceApproval
     """Let the device that shows this code act as you, or not. Approved with a key, it can do what that key can."""
     services.limiter.hit("device", caller.user_id)
     with services.database.write() as db:
-        row = users.find_user_code(db, body.user_code)
-        if row is None:
-            raise Refused(404, _NO_DEVICE)
+        row = required(users.find_user_code(db, body.user_code), _NO_DEVICE)
         row.user_id, row.denied = (caller.user_id, False) if body.approve else (None, True)
         row.key_id = caller.key_id if body.approve else None
         caller.note(db, "device.approve" if body.approve else "device.deny", row.user_code)

@@ -12,20 +12,20 @@ from starlette.requests import ClientDisconnect
 
 from benchmax.envs.datasets.readers import FORMATS
 from benchmax.errors import UsageError
-from benchmax.platform.server.problems import Refused
+from benchmax.platform.server.error_responses import Refused
+from benchmax.platform.server.routes.parameters import Limit, UploadPath, UploadPrefix, any_body
 from benchmax.platform.server.security.authentication import Caller
+from benchmax.platform.server.server_services import Address, Services
 from benchmax.platform.server.services.shapes import shape
-from benchmax.platform.server.state import Address, Services
 from benchmax.platform.server.threads import Router, in_threads, run_write
 from benchmax.platform.store.tables import Upload
-from benchmax.platform.store.uploads import blobs, uploads
+from benchmax.platform.store.uploads import blobs
 from benchmax.platform.wire.datasets import StoredFile, StoredFiles, UploadUrl
 
 router = Router(tags=["storage"])
 
 SUFFIXES = (*FORMATS, ".yaml", ".yml", ".pkl", ".pickle")
 _MINUTES = 60
-BlobPathText = Annotated[str, Query(min_length=1, max_length=blobs.PATH_CHARS)]
 
 
 @router.get("/v1/storage/upload-url")
@@ -34,7 +34,7 @@ def upload_url(
     services: Services,
     caller: Caller,
     address: Address,
-    path: BlobPathText,
+    path: UploadPath,
     mime_type: Annotated[str, Query(alias="mimeType", min_length=1, max_length=100)],
     minutes: Annotated[int, Query(alias="expiresInMinutes", ge=1, le=1440)] = _MINUTES,
 ) -> UploadUrl:
@@ -52,10 +52,7 @@ def upload_url(
     )
 
 
-_ANY_BODY: dict[str, Any] = {"requestBody": {"content": {"application/octet-stream": {}}}}
-
-
-@router.put("/v1/storage/uploads/{token}", status_code=201, openapi_extra=_ANY_BODY)
+@router.put("/v1/storage/uploads/{token}", status_code=201, openapi_extra=any_body("application/octet-stream"))
 async def upload(request: Request, services: Services, token: Annotated[str, Path(max_length=200)]) -> dict[str, Any]:
     """Take a file. The token in the address is what allows it; no other credentials are asked for."""
     permit = await run_write(_claim, services, token)
@@ -94,7 +91,7 @@ def _name(services: Services, permit: Upload, sha256: str, size: int) -> None:
         if allowed := blobs.is_allowed(db, permit):
             blobs.name_blob(db, permit, sha256, size)
         else:
-            uploads.note_nameless(db, sha256, size)
+            blobs.note_nameless(db, sha256, size)
     if not allowed:
         raise Refused(403, "The key that asked for this address was revoked meanwhile. Use another.")
 
@@ -105,12 +102,7 @@ def _give_back(services: Services, permit: Upload) -> None:
 
 
 @router.get("/v1/storage/files")
-def files(
-    services: Services,
-    caller: Caller,
-    prefix: Annotated[str, Query(max_length=blobs.PATH_CHARS)] = "",
-    limit: Annotated[int, Query(ge=1, le=1000)] = 1000,
-) -> StoredFiles:
+def files(services: Services, caller: Caller, prefix: UploadPrefix = "", limit: Limit = 1000) -> StoredFiles:
     """Your uploads, newest first."""
     with services.database.read() as db:
         found = blobs.paths_of(db, caller.user_id, prefix, limit)

@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Annotated
-
-from fastapi import Path
-
 from benchmax.errors import UsageError
-from benchmax.platform.server.problems import Refused
+from benchmax.platform.server.error_responses import Refused, required
+from benchmax.platform.server.routes.parameters import Id
 from benchmax.platform.server.security.authentication import Caller, Principal, shown_key
 from benchmax.platform.server.security.passwords import hash_password
+from benchmax.platform.server.server_services import Services
 from benchmax.platform.server.services.shapes import shape
-from benchmax.platform.server.state import Services
 from benchmax.platform.server.threads import Router
 from benchmax.platform.store.accounts import user_admin, users
 from benchmax.platform.store.tables import ApiKey, User
@@ -47,12 +44,10 @@ def create_user(services: Services, caller: Caller, body: UserRequest) -> UserIn
 
 
 @router.delete("/{user_id}")
-def delete_user(services: Services, caller: Caller, user_id: Annotated[str, Path(max_length=80)]) -> Success:
+def delete_user(services: Services, caller: Caller, user_id: Id) -> Success:
     """Remove a user: no more sign-in, no keys, no secrets, and their runs are deleted."""
     with services.database.write() as db:
-        user = user_admin.find(db, user_id) if caller.role == "admin" else None
-        if user is None:
-            raise Refused(404, _NOT_THERE)
+        user = required(user_admin.find(db, user_id) if caller.role == "admin" else None, _NOT_THERE)
         if user.id == caller.user_id:
             raise UsageError("You cannot remove yourself. Another administrator can.")
         name = user.email

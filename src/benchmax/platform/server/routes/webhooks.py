@@ -5,14 +5,15 @@ from __future__ import annotations
 from typing import Annotated
 from urllib.parse import urlsplit
 
-from fastapi import Path, Query
+from fastapi import Query
 from sqlalchemy.orm import Session
 
-from benchmax.platform.server.problems import Refused
+from benchmax.platform.server.error_responses import required
+from benchmax.platform.server.routes.parameters import Id
 from benchmax.platform.server.security.authentication import Caller
+from benchmax.platform.server.server_services import Services
 from benchmax.platform.server.services.models import check_elsewhere
 from benchmax.platform.server.services.shapes import shape
-from benchmax.platform.server.state import Services
 from benchmax.platform.server.threads import Router
 from benchmax.platform.store.accounts import users, webhooks
 from benchmax.platform.store.tables import Delivery, Webhook
@@ -20,8 +21,6 @@ from benchmax.platform.wire import webhooks as wire
 from benchmax.platform.wire.base import Success
 
 router = Router(prefix="/v1/webhooks", tags=["webhooks"])
-
-WebhookId = Annotated[str, Path(max_length=80)]
 
 
 @router.get("")
@@ -45,7 +44,7 @@ def create_webhook(services: Services, caller: Caller, body: wire.WebhookRequest
 
 
 @router.delete("/{webhook_id}")
-def delete_webhook(services: Services, caller: Caller, webhook_id: WebhookId) -> Success:
+def delete_webhook(services: Services, caller: Caller, webhook_id: Id) -> Success:
     """Forget a webhook; what still waits for it is not sent."""
     with services.database.write() as db:
         webhooks.remove(db, _own(db, caller.user_id, webhook_id))
@@ -57,8 +56,8 @@ def delete_webhook(services: Services, caller: Caller, webhook_id: WebhookId) ->
 def list_deliveries(
     services: Services,
     caller: Caller,
-    webhook_id: WebhookId,
-    limit: Annotated[int, Query(ge=1, le=webhooks.KEPT)] = webhooks.KEPT,
+    webhook_id: Id,
+    limit: Annotated[int, Query(ge=1, le=webhooks.DELIVERIES_KEPT)] = webhooks.DELIVERIES_KEPT,
 ) -> wire.WebhookDeliveries:
     """What was sent there and what came of it, newest first."""
     with services.database.read() as db:
@@ -67,7 +66,7 @@ def list_deliveries(
 
 
 @router.post("/{webhook_id}/test", status_code=201)
-def test_webhook(services: Services, caller: Caller, webhook_id: WebhookId) -> wire.WebhookDelivery:
+def test_webhook(services: Services, caller: Caller, webhook_id: Id) -> wire.WebhookDelivery:
     """Send an empty message, to see whether it arrives."""
     services.limiter.hit("webhook", caller.user_id)
     with services.database.write() as db:
@@ -75,10 +74,8 @@ def test_webhook(services: Services, caller: Caller, webhook_id: WebhookId) -> w
 
 
 def _own(db: Session, user_id: str, webhook_id: str) -> Webhook:
-    row = webhooks.find(db, user_id, webhook_id)
-    if row is None:
-        raise Refused(404, "You have no such webhook. `benchmax webhooks list` shows yours.")
-    return row
+    found = webhooks.find(db, user_id, webhook_id)
+    return required(found, "You have no such webhook. `benchmax webhooks list` shows yours.")
 
 
 def _info(db: Session, row: Webhook) -> wire.WebhookInfo:

@@ -8,9 +8,9 @@ who may call is decided here, for all routes at once.
 from __future__ import annotations
 
 import asyncio
-from collections import Counter
-from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
+from collections.abc import Callable
+from contextlib import AbstractContextManager, ExitStack, nullcontext
+from functools import lru_cache
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
@@ -20,24 +20,24 @@ from starlette.datastructures import Headers
 from starlette.exceptions import HTTPException
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from benchmax.platform.server.problems import Refused, problem, unexpected
-from benchmax.platform.server.security.authentication import Principal, cookie_token
-from benchmax.platform.server.security.bodies import OPEN_BYTES, Bodies, Body, is_hang_up, too_large
+from benchmax.platform.server.error_responses import Refused, problem, unexpected
+from benchmax.platform.server.security.authentication import Principal, authenticate, cookie_token
+from benchmax.platform.server.security.body_limits import OPEN_BYTES, Bodies, Body, is_hang_up, too_large
+from benchmax.platform.server.security.rate_limits import Places
 from benchmax.platform.server.security.run_access import find_readable
-from benchmax.platform.server.security.scopes import Level, check_scope
-from benchmax.platform.server.security.session_keys import identify
+from benchmax.platform.server.security.scopes import SAFE_METHODS, Level, check_scope
 from benchmax.platform.server.security.stream_watch import StreamWatch
 from benchmax.platform.server.settings import ServerSettings
 from benchmax.platform.store.tables import Run
+from benchmax.sse import MEDIA_TYPE
 
 if TYPE_CHECKING:
-    from benchmax.platform.server.state import ServerServices
+    from benchmax.platform.server.server_services import ServerServices
 
 MOST_STREAMS = 256
 """Live feeds that one user, or one address without a key, may have open."""
 OPENING = 4
-"""Live feeds whose reader is looked up at one time: a thousand that open at once hold up no other request."""
-SAFE = frozenset({"GET", "HEAD", "OPTIONS"})
+"""Live feeds whose reader is looked up at the same time: a thousand that open at once delay no other request."""
 HEADERS = {
     "Content-Security-Policy": "default-src 'self'; script-src 'self'; object-src 'none'; base-uri 'none'; "
     "frame-ancestors 'none'; form-action 'self'; require-trusted-types-for 'script'; trusted-types 'none'",
@@ -47,10 +47,8 @@ HEADERS = {
     "Cross-Origin-Opener-Policy": "same-origin",
     "X-Frame-Options": "DENY",
 }
-
-
-_RAW = [(name.lower().encode(), value.encode()) for name, value in HEADERS.items()]
-_NAMES = frozenset(name for name, _ in _RAW)
+_HEADER_PAIRS = [(name.lower().encode(), value.encode()) for name, value in HEADERS.items()]
+_HEADER_NAMES = frozenset(name for name, _ in _HEADER_PAIRS)
 
 
 class Guard:
@@ -61,7 +59,7 @@ class Guard:
         self._services = services
         self._streams = StreamWatch()
         self._bodies = Bodies()
-        self._feeds = OpenStreams()
+        self._feeds = Places()
         self._opening = asyncio.Semaphore(OPENING)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -93,13 +91,25 @@ class Guard:
             await response(scope, receive, answer.send)
 
     async def _with_body(self, scope: Scope, headers: Headers, receive: Receive, answer: _Answer, most: int) -> None:
+        if headers.get("content-length", "0") == "0" and "transfer-encoding" not in headers:
+            await self._with_place(scope, headers, receive, answer)
+            return
         idle = self._services.settings.idle_seconds
         body = Body(receive, self._bodies, most=most, stored=_is_stored(scope), idle_seconds=idle)
         try:
-            with self._feeds.place(scope):
-                await self._serve(scope, headers, body.receive, answer)
+            await self._with_place(scope, headers, body.receive, answer)
         finally:
             body.end()
+
+    async def _with_place(self, scope: Scope, headers: Headers, receive: Receive, answer: _Answer) -> None:
+        with self._feed_place(scope) if _is_feed(scope) else nullcontext():
+            await self._serve(scope, headers, receive, answer)
+
+    def _feed_place(self, scope: Scope) -> AbstractContextManager[None]:
+        principal: Principal | None = scope.get("principal")
+        who = f"user {principal.user_id}" if principal else f"address {client_address(scope)}"
+        words = f"You have {MOST_STREAMS} live feeds open. Close some first."
+        return self._feeds.place(who, MOST_STREAMS, words, seconds=30)
 
     async def _serve(self, scope: Scope, headers: Headers, receive: Receive, answer: _Answer) -> None:
         """Answer; a live stream only for as long as its reader may read."""
@@ -124,7 +134,7 @@ class Guard:
             except Refused:
                 return False
             except SQLAlchemyError:
-                return True  # the database is away: nothing is known
+                return True  # the database cannot be reached: nothing is known
             return run_id is None or run is not None
 
         credentials = headers.get("authorization") or cookie_token(headers)
@@ -144,7 +154,7 @@ class Guard:
         """The caller, and the run to be read: one call in a thread for what nearly every request needs."""
         database = self._services.database
         sessions, path = self._services.model_sessions, scope["path"]
-        principal = identify(database, sessions, headers, path, client_address(scope), note_use=note_use)
+        principal = authenticate(database, sessions, headers, path, client_address(scope), note_use=note_use)
         return principal, None if run_id is None else find_readable(database, run_id, principal)
 
     def _most(self, scope: Scope, level: Level) -> int:
@@ -171,11 +181,13 @@ class _Answer:
     async def send(self, message: Message) -> None:
         if message["type"] == "http.response.start":
             self.started = True
-            if self.on_stream is not None and _is_stream(message):
+            kind = Headers(raw=message["headers"]).get("content-type", "")
+            if self.on_stream is not None and MEDIA_TYPE in kind:
                 self.on_stream()
-            theirs = [pair for pair in message["headers"] if pair[0].lower() not in _NAMES]
-            kept = any(name.lower() == b"cache-control" for name, _ in theirs)
-            message["headers"] = [*theirs, *_RAW] if kept else [*theirs, *_RAW, (b"cache-control", b"no-store")]
+            headers = [pair for pair in message["headers"] if pair[0].lower() not in _HEADER_NAMES]
+            if all(name.lower() != b"cache-control" for name, _ in headers):
+                headers.append((b"cache-control", b"no-store"))
+            message["headers"] = headers + _HEADER_PAIRS
         await self._send(message)
 
 
@@ -190,10 +202,6 @@ def _is_feed(scope: Scope) -> bool:
     return bool(scope["method"] == "GET" and scope["path"].endswith("/stream"))
 
 
-def _is_stream(start: Message) -> bool:
-    return any(name.lower() == b"content-type" and b"event-stream" in value for name, value in start["headers"])
-
-
 def client_address(scope: Scope) -> str:
     return scope["client"][0] if scope.get("client") else ""
 
@@ -203,14 +211,19 @@ def check_host(headers: Headers, path: str, settings: ServerSettings) -> None:
     given = headers.getlist("host")
     if len(given) != 1 or not path.startswith("/"):
         raise Refused(400, "Send exactly one Host header and a path that begins with /.")
-    try:
-        parts = urlsplit(f"//{given[0]}")
-        name, _ = parts.hostname or "", parts.port
-        plain = parts.netloc == given[0] and "@" not in given[0] and not parts.path
-    except ValueError:
-        name, plain = "", False
-    if not plain or name.lower() not in settings.hosts:
+    if _host_name(given[0]) not in settings.hosts:
         raise Refused(421, "This server does not answer to that Host. Use the address that `benchmax status` shows.")
+
+
+@lru_cache(maxsize=64)
+def _host_name(host: str) -> str | None:
+    """The name in a Host header, without its port; None where it has anything else in it."""
+    try:
+        parts = urlsplit(f"//{host}")
+        name, _ = (parts.hostname or "").lower(), parts.port
+    except ValueError:
+        return None
+    return name if parts.netloc == host and "@" not in host and not parts.path else None
 
 
 def check_length(headers: Headers, most: int) -> None:
@@ -223,7 +236,7 @@ def check_length(headers: Headers, most: int) -> None:
 
 def check_origin(scope: Scope, headers: Headers) -> None:
     """An unsafe method must come from the console's own pages, or from a program that sends a key."""
-    if scope["method"] in SAFE:
+    if scope["method"] in SAFE_METHODS:
         return
     site, origin = headers.get("sec-fetch-site"), headers.get("origin")
     own = f"{scope['scheme']}://{headers['host']}"
@@ -231,28 +244,3 @@ def check_origin(scope: Scope, headers: Headers) -> None:
     unproven = site is None and origin is None and "authorization" not in headers and cookie_token(headers) is not None
     if foreign or unproven:
         raise Refused(403, "This request came from another site, or cannot show that it did not.")
-
-
-class OpenStreams:
-    """How many live feeds one user or address has open."""
-
-    def __init__(self) -> None:
-        self._open: Counter[str] = Counter()
-
-    @contextmanager
-    def place(self, scope: Scope) -> Iterator[None]:
-        """Count a feed while it is open; Refused (429) when it is one too many. What is no feed is not counted."""
-        if not _is_feed(scope):
-            yield
-            return
-        principal: Principal | None = scope.get("principal")
-        who = f"user {principal.user_id}" if principal else f"address {client_address(scope)}"
-        if self._open[who] >= MOST_STREAMS:
-            raise Refused(429, f"You have {MOST_STREAMS} live feeds open. Close some first.", Retry_After="30")
-        self._open[who] += 1
-        try:
-            yield
-        finally:
-            self._open[who] -= 1
-            if not self._open[who]:
-                del self._open[who]

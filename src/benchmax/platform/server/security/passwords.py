@@ -8,7 +8,7 @@ from argon2 import PasswordHasher
 from argon2.exceptions import InvalidHashError, VerificationError
 
 from benchmax.errors import UsageError
-from benchmax.platform.server.problems import Refused
+from benchmax.platform.server.error_responses import Refused
 from benchmax.platform.store.accounts import users
 from benchmax.platform.store.database import Database
 

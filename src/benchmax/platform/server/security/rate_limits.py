@@ -1,12 +1,34 @@
-"""How often one caller may do one thing."""
+"""How often one caller may do one thing, and how many at the same time."""
 
 from __future__ import annotations
 
 import threading
 import time
-from collections import deque
+from collections import Counter, deque
+from collections.abc import Iterator
+from contextlib import contextmanager
 
-from benchmax.platform.server.problems import Refused
+from benchmax.platform.server.error_responses import Refused
+
+
+class Places:
+    """How many things of one caller go on at the same time, in one event loop."""
+
+    def __init__(self) -> None:
+        self._taken: Counter[str] = Counter()
+
+    @contextmanager
+    def place(self, who: str, most: int, words: str, seconds: int) -> Iterator[None]:
+        """Count one thing for as long as the block lasts; Refused (429), for some seconds, when there are `most`."""
+        if self._taken[who] >= most:
+            raise Refused(429, words, Retry_After=str(seconds))
+        self._taken[who] += 1
+        try:
+            yield
+        finally:
+            self._taken[who] -= 1
+            if not self._taken[who]:
+                del self._taken[who]
 
 
 class Limiter:

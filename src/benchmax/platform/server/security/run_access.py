@@ -12,9 +12,9 @@ from typing import Annotated
 from fastapi import Depends, Path, Request
 from sqlalchemy.orm import Session
 
-from benchmax.platform.server.problems import Refused
-from benchmax.platform.server.security.authentication import Caller, MaybeCaller, Principal
-from benchmax.platform.server.state import Services
+from benchmax.platform.server.error_responses import Refused, required
+from benchmax.platform.server.security.authentication import NEEDS_KEY, Caller, MaybeCaller, Principal, unauthenticated
+from benchmax.platform.server.server_services import Services
 from benchmax.platform.store.database import Database
 from benchmax.platform.store.runs import runs
 from benchmax.platform.store.tables import Run
@@ -35,7 +35,7 @@ async def visible_run(run_id: RunId, request: Request, caller: MaybeCaller) -> R
     """The run of a readable request. Without credentials the answer is 401 whether or not there is such a run."""
     run: Run | None = request.scope.get("run")
     if run is None or run.id != run_id:
-        raise Refused(404, NOT_FOUND) if caller else Refused(401, "This needs an API key.", WWW_Authenticate="Bearer")
+        raise Refused(404, NOT_FOUND) if caller else unauthenticated(NEEDS_KEY)
     return run
 
 
@@ -56,9 +56,7 @@ OwnedRun = Annotated[Run, Depends(owned_run)]
 def own_run(services: Services, run_id: str, caller: Principal) -> Iterator[tuple[Session, Run]]:
     """A transaction on the caller's own run; 404 when it may not be read, 403 when it is another's public run."""
     with services.database.write() as db:
-        run = runs.visible(db, run_id, caller.user_id)
-        if run is None:
-            raise Refused(404, NOT_FOUND)
+        run = required(runs.visible(db, run_id, caller.user_id), NOT_FOUND)
         if run.owner_id != caller.user_id:
             raise Refused(403, "Only the owner of a run may do this.")
         yield db, run

@@ -12,150 +12,134 @@ from fastapi import FastAPI
 from fastapi.routing import iter_route_contexts
 from starlette.routing import Mount, compile_path
 
-from benchmax.platform.server.problems import Refused
-from benchmax.platform.server.security.authentication import KEY_HINT, Principal
+from benchmax.platform.server.error_responses import Refused
+from benchmax.platform.server.security.authentication import NEEDS_KEY, Principal, unauthenticated
 
 Level: TypeAlias = Literal["open", "public", "read", "write", "admin"]
 
+SAFE_METHODS = frozenset({"GET", "HEAD", "OPTIONS"})
+"""They change nothing."""
 PAGES = ("experiments", "train", "datasets", "environments", "playground", "settings", "device")
 """Addresses of the console, as in `console/src/router.tsx`; all return its one page."""
 
-_RUN = "/v1/train/runs/{run_id}"
 
+def _routes(table: str) -> frozenset[str]:
+    """`METHOD path`, for each method of each line of a table."""
+    rows = (line.split() for line in table.strip().splitlines())
+    return frozenset(f"{method} {path}" for *methods, path in rows for method in methods)
+
+
+# The token in an upload's address is the credential, and works once; a device that asks for a code has nothing yet.
+# A model session's routes also take its own key, which opens nothing else.
 ACCESS: dict[Level, frozenset[str]] = {
-    "open": frozenset(
-        {
-            "GET /healthz",
-            "GET /login",
-            "POST /login",
-            # The token in the address is the credential, and it works once.
-            "PUT /v1/storage/uploads/{token}",
-            # The protocol of a device that has nothing yet.
-            "POST /api/auth/device/code",
-            "POST /api/auth/device/token",
-            # The console's files.
-            "GET /",
-            "GET /assets/{path:path}",
-            *(f"GET /{page}" for page in PAGES),
-            *(f"GET /{page}/{{path:path}}" for page in PAGES),
-        }
-    ),
-    "public": frozenset(
-        {
-            f"GET {_RUN}",
-            f"GET {_RUN}/details",
-            f"GET {_RUN}/events",
-            f"GET {_RUN}/scalars",
-            f"GET {_RUN}/environment-logs",
-            f"GET {_RUN}/stream",
-            f"GET {_RUN}/alerts",
-            f"GET {_RUN}/checkpoints",
-            f"GET {_RUN}/external-eval",
-            f"GET {_RUN}/rollouts",
-            f"GET {_RUN}/rollouts/outline",
-            f"GET {_RUN}/rollouts/search",
-            f"GET {_RUN}/rollouts/summary",
-            f"GET {_RUN}/rollouts/heatmap",
-            f"GET {_RUN}/rollouts/mode-average",
-            f"GET {_RUN}/rollouts/component-averages",
-            f"GET {_RUN}/rollouts/comparison",
-            f"GET {_RUN}/rollouts/comparison/summary",
-            f"GET {_RUN}/rollouts/{{rollout_id}}/details",
-            f"GET {_RUN}/config",
-            f"GET {_RUN}/system",
-        }
-    ),
-    "read": frozenset(
-        {
-            "GET /openapi.json",
-            "GET /v1/whoami",
-            "POST /logout",
-            "GET /api/auth/token",
-            "GET /v1/models",
-            "GET /v1/models/{name:path}",
-            # Also with the key of the session, which opens nothing else.
-            "GET /v1/sessions/{session_id}/models",
-            "POST /v1/sessions/{session_id}/collect",
-            "GET /v1/train/launch-args",
-            "GET /v1/train/runs",
-            "GET /v1/train/runs.csv",
-            "GET /v1/train/curves",
-            "GET /v1/playground/sessions/{session_id}",
-            f"GET {_RUN}/logs",
-            f"GET {_RUN}/doctor",
-            f"GET {_RUN}/checkpoints/{{name}}/download",
-            "GET /v1/storage/files",
-            "GET /v1/datasets",
-            "GET /v1/datasets/preview",
-            "GET /v1/environments",
-            "GET /v1/environments/{environment_id}",
-            "GET /v1/environments/{environment_id}/doctor",
-            "GET /v1/environments/{environment_id}/doctor/{report_id}",
-            "GET /v1/corpora",
-            "GET /v1/corpora/{corpus_id}",
-            "GET /v1/corpora/{corpus_id}/chunks",
-            "POST /v1/corpora/{corpus_id}/search",
-        }
-    ),
-    "write": frozenset(
-        {
-            "GET /v1/storage/upload-url",
-            "POST /v1/datasets",
-            "POST /v1/datasets/rows",
-            "DELETE /v1/datasets",
-            "POST /v1/environments/{environment_id}/doctor",
-            "POST /v1/train/runs/launch",
-            "POST /v1/train/runs/sft",
-            "POST /v1/chat/completions",
-            "PUT /v1/sessions/{session_id}",
-            "DELETE /v1/sessions/{session_id}",
-            "POST /v1/sessions/{session_id}/chat/completions",
-            "POST /v1/rollout/stream",
-            "POST /v1/rollout/batch/stream",
-            "POST /rollout/stream",
-            "POST /rollout/batch/stream",
-            "POST /v1/playground/sessions",
-            "DELETE /v1/playground/sessions/{session_id}",
-            "POST /v1/playground/sessions/{session_id}/messages",
-            f"PATCH {_RUN}",
-            f"DELETE {_RUN}",
-            f"POST {_RUN}/cancel",
-            f"POST {_RUN}/resume",
-            f"POST {_RUN}/fork",
-            f"POST {_RUN}/rescore",
-            f"POST {_RUN}/external-eval",
-            "POST /v1/corpora",
-            "DELETE /v1/corpora/{corpus_id}",
-            "POST /v1/corpora/{corpus_id}/chunks",
-        }
-    ),
-    "admin": frozenset(
-        {
-            "GET /v1/keys",
-            "POST /v1/keys",
-            "DELETE /v1/keys/{key_id}",
-            "GET /v1/secrets",
-            "PUT /v1/secrets/{name}",
-            "DELETE /v1/secrets/{name}",
-            "GET /v1/endpoints",
-            "POST /v1/endpoints",
-            "DELETE /v1/endpoints/{endpoint_id}",
-            "GET /v1/webhooks",
-            "POST /v1/webhooks",
-            "DELETE /v1/webhooks/{webhook_id}",
-            "GET /v1/webhooks/{webhook_id}/deliveries",
-            "POST /v1/webhooks/{webhook_id}/test",
-            "GET /v1/audit",
-            "GET /v1/users",
-            "POST /v1/users",
-            "DELETE /v1/users/{user_id}",
-            "POST /v1/password",
-            "POST /v1/sign-out",
-            "GET /api/auth/device",
-            "POST /api/auth/device/approve",
-        }
-    ),
-}
+    "open": _routes("""
+        GET       /healthz
+        GET POST  /login
+        PUT       /v1/storage/uploads/{token}
+        POST      /api/auth/device/code
+        POST      /api/auth/device/token
+        GET       /
+        GET       /assets/{path:path}
+    """) | {f"GET /{page}{rest}" for page in PAGES for rest in ("", "/{path:path}")},
+    "public": _routes("""
+        GET  /v1/train/runs/{run_id}
+        GET  /v1/train/runs/{run_id}/details
+        GET  /v1/train/runs/{run_id}/events
+        GET  /v1/train/runs/{run_id}/scalars
+        GET  /v1/train/runs/{run_id}/environment-logs
+        GET  /v1/train/runs/{run_id}/stream
+        GET  /v1/train/runs/{run_id}/alerts
+        GET  /v1/train/runs/{run_id}/checkpoints
+        GET  /v1/train/runs/{run_id}/external-eval
+        GET  /v1/train/runs/{run_id}/rollouts
+        GET  /v1/train/runs/{run_id}/rollouts/outline
+        GET  /v1/train/runs/{run_id}/rollouts/search
+        GET  /v1/train/runs/{run_id}/rollouts/summary
+        GET  /v1/train/runs/{run_id}/rollouts/heatmap
+        GET  /v1/train/runs/{run_id}/rollouts/mode-average
+        GET  /v1/train/runs/{run_id}/rollouts/component-averages
+        GET  /v1/train/runs/{run_id}/rollouts/comparison
+        GET  /v1/train/runs/{run_id}/rollouts/comparison/summary
+        GET  /v1/train/runs/{run_id}/rollouts/{rollout_id}/details
+        GET  /v1/train/runs/{run_id}/config
+        GET  /v1/train/runs/{run_id}/system
+    """),
+    "read": _routes("""
+        GET   /openapi.json
+        GET   /v1/whoami
+        POST  /logout
+        GET   /api/auth/token
+        GET   /v1/models
+        GET   /v1/models/{name:path}
+        GET   /v1/sessions/{session_id}/models
+        POST  /v1/sessions/{session_id}/collect
+        GET   /v1/train/launch-args
+        GET   /v1/train/runs
+        GET   /v1/train/runs.csv
+        GET   /v1/train/curves
+        GET   /v1/playground/sessions/{session_id}
+        GET   /v1/train/runs/{run_id}/logs
+        GET   /v1/train/runs/{run_id}/doctor
+        GET   /v1/train/runs/{run_id}/checkpoints/{name}/download
+        GET   /v1/storage/files
+        GET   /v1/datasets
+        GET   /v1/datasets/preview
+        GET   /v1/environments
+        GET   /v1/environments/{environment_id}
+        GET   /v1/environments/{environment_id}/doctor
+        GET   /v1/environments/{environment_id}/doctor/{report_id}
+        GET   /v1/corpora
+        GET   /v1/corpora/{corpus_id}
+        GET   /v1/corpora/{corpus_id}/chunks
+        POST  /v1/corpora/{corpus_id}/search
+    """),
+    "write": _routes("""
+        GET           /v1/storage/upload-url
+        POST DELETE   /v1/datasets
+        POST          /v1/datasets/rows
+        POST          /v1/environments/{environment_id}/doctor
+        POST          /v1/train/runs/launch
+        POST          /v1/train/runs/sft
+        POST          /v1/chat/completions
+        PUT DELETE    /v1/sessions/{session_id}
+        POST          /v1/sessions/{session_id}/chat/completions
+        POST          /v1/rollout/stream
+        POST          /v1/rollout/batch/stream
+        POST          /rollout/stream
+        POST          /rollout/batch/stream
+        POST          /v1/playground/sessions
+        DELETE        /v1/playground/sessions/{session_id}
+        POST          /v1/playground/sessions/{session_id}/messages
+        PATCH DELETE  /v1/train/runs/{run_id}
+        POST          /v1/train/runs/{run_id}/cancel
+        POST          /v1/train/runs/{run_id}/resume
+        POST          /v1/train/runs/{run_id}/fork
+        POST          /v1/train/runs/{run_id}/rescore
+        POST          /v1/train/runs/{run_id}/external-eval
+        POST          /v1/corpora
+        DELETE        /v1/corpora/{corpus_id}
+        POST          /v1/corpora/{corpus_id}/chunks
+    """),
+    "admin": _routes("""
+        GET POST    /v1/keys
+        DELETE      /v1/keys/{key_id}
+        GET         /v1/secrets
+        PUT DELETE  /v1/secrets/{name}
+        GET POST    /v1/endpoints
+        DELETE      /v1/endpoints/{endpoint_id}
+        GET POST    /v1/webhooks
+        DELETE      /v1/webhooks/{webhook_id}
+        GET         /v1/webhooks/{webhook_id}/deliveries
+        POST        /v1/webhooks/{webhook_id}/test
+        GET         /v1/audit
+        GET POST    /v1/users
+        DELETE      /v1/users/{user_id}
+        POST        /v1/password
+        POST        /v1/sign-out
+        GET         /api/auth/device
+        POST        /api/auth/device/approve
+    """),
+}  # fmt: skip
 
 _LEVELS: dict[str, Level] = {route: level for level, routes in ACCESS.items() for route in routes}
 
@@ -197,7 +181,7 @@ def check_scope(principal: Principal | None, level: Level) -> None:
     if level in ("open", "public"):
         return
     if principal is None:
-        raise Refused(401, f"This needs an API key. {KEY_HINT}", WWW_Authenticate="Bearer")
+        raise unauthenticated(NEEDS_KEY)
     if level not in principal.scopes:
         scopes = ", ".join(sorted(principal.scopes))
         raise Refused(403, f"This needs a key with the scope {level!r}; yours has {scopes}. Use or make another key.")

@@ -27,11 +27,11 @@ from benchmax.envs.base_env import BaseEnv, overrides
 from benchmax.envs.catalogue import LISTINGS, environments, is_named, listing
 from benchmax.envs.loading import load_env_class, own_rows
 from benchmax.errors import BenchmaxError, NotFoundError, UsageError
-from benchmax.platform.server.services.datasets import uploaded
+from benchmax.platform.server.services.datasets import dataset_files
 from benchmax.platform.store.tables import Run
 from benchmax.platform.store.uploads import uploads
 from benchmax.platform.store.uploads.blobs import BlobStore
-from benchmax.platform.store.uploads.uploads import OURS, Uploaded
+from benchmax.platform.store.uploads.uploads import BUILT_IN_ENVS, Uploaded
 from benchmax.platform.wire.environments import EnvironmentDetails, EnvironmentInfo, SourceFile
 
 logger = logging.getLogger(__name__)
@@ -39,8 +39,8 @@ logger = logging.getLogger(__name__)
 SHOWN_BYTES = 200 * 1024
 """Of one source file."""
 _INSPECTED_BYTES = 16 * limits.MIB
-SIGNS = {",": ".and.", "=": ".by.", "/": ".of."}
-"""What stands for signs of `math=2,reasoning/leg_counting` in the paths of uploads."""
+_PATH_WORDS = {",": ".and.", "=": ".by.", "/": ".of."}
+"""What stands for the signs of `math=2,reasoning/leg_counting` in the paths of uploads."""
 NOT_THERE = "You have no such environment. `list_environments` shows them."
 
 
@@ -53,14 +53,14 @@ class Environment:
     """None for a built-in, whose id is its name."""
 
 
-def everything(db: Session, owner_id: str) -> list[Environment]:
+def all_environments(db: Session, owner_id: str) -> list[Environment]:
     """The built-in ones, then uploads, newest first."""
     own = [Environment(_id(each), each) for each in uploads.environments_of(db, owner_id)]
     return [*(Environment(name, None) for name in environments()), *own]
 
 
 def find(db: Session, owner_id: str, environment_id: str) -> Environment:
-    for each in everything(db, owner_id):
+    for each in all_environments(db, owner_id):
         if each.id == environment_id:
             return each
     if _is_named(environment_id):  # several built-in ones, or one of a family
@@ -71,16 +71,16 @@ def find(db: Session, owner_id: str, environment_id: str) -> Environment:
 def _is_named(name: str) -> bool:
     try:
         return is_named(name)
-    except UsageError:  # a weight that is none
+    except UsageError:  # a weight that is not a number
         return False
 
 
 def of_run(db: Session, run: Run) -> str | None:
     """The id of the environment a run was launched with; None when the owner no longer has it."""
     path = run.paths.get("env_cls_path", "")
-    if path.startswith(OURS):
-        name = path.removeprefix(OURS).partition("/")[0]
-        for sign, word in SIGNS.items():
+    if path.startswith(BUILT_IN_ENVS):
+        name = path.removeprefix(BUILT_IN_ENVS).partition("/")[0]
+        for sign, word in _PATH_WORDS.items():
             name = name.replace(word, sign)
         return name if _is_named(name) else None
     launched = (run.blobs.get("env_cls_path"), run.blobs.get("env_metadata_path"))
@@ -142,16 +142,18 @@ def _inspected(path: Path, manifest: BundleMetadata) -> dict[str, Any]:
     """What the pickle would import, without opening it."""
     from benchmax.bundle import check_compatible, inspect_bundle
 
+    unread: dict[str, Any] = {"imports": [], "suspicious": []}
     try:
         if path.stat().st_size > _INSPECTED_BYTES:
-            return {"imports": [], "suspicious": [], "problems": ["The bundle is too large to be looked into here."]}
-        report = inspect_bundle(path.read_bytes(), manifest)
+            return unread | {"problems": ["The bundle is too large to be looked into here."]}
+        pickled = path.read_bytes()
     except OSError:
-        return {"imports": [], "suspicious": [], "problems": ["The bundle is no longer stored. Upload it again."]}
+        return unread | {"problems": ["The bundle is no longer stored. Upload it again."]}
+    report = inspect_bundle(pickled, manifest)
     problems = [*report.problems, *([report.incompatible] if report.incompatible else [])]
     try:
         if report.ok:
-            check_compatible(path.read_bytes(), manifest)
+            check_compatible(pickled, manifest)
     except BundlingError as error:
         problems.append(str(error))
     return {"imports": report.modules, "suspicious": report.suspicious, "problems": problems}
@@ -207,13 +209,13 @@ def _built_in(name: str) -> EnvironmentInfo:
 
 
 def _own_rows(name: str) -> dict[str, bool | int]:
-    """What it says about its rows; nothing when they cannot be had, as those of a corpus that was not fetched."""
+    """What is shown of its rows; nothing when they are not available, such as those of a corpus not yet fetched."""
     if not overrides(load_env_class(name), "load_dataset"):
         return {}
     try:
         return {"brings_rows": True, "own_rows": _counted(name)}
     except BenchmaxError as error:
-        logger.warning("The rows of %s cannot be had: %s", name, error)
+        logger.warning("The rows of %s are not available: %s", name, error)
         return {}
 
 
@@ -237,10 +239,8 @@ def bundle_paths(db: Session, store: BlobStore, owner_id: str, environment: Envi
     from benchmax.bundle import dump_bundle
 
     bundle = dump_bundle(load_env_class(environment.id))
-    name = environment.id
-    for sign, word in SIGNS.items():
-        name = name.replace(sign, word)
-    folder = f"{OURS}{name}/{hashlib.sha256(bundle.pickled).hexdigest()[:16]}"
+    name = "".join(_PATH_WORDS.get(sign, sign) for sign in environment.id)
+    folder = f"{BUILT_IN_ENVS}{name}/{hashlib.sha256(bundle.pickled).hexdigest()[:16]}"
     files = {
         "env_cls_path": (f"{folder}/env-cls.pkl", bundle.pickled),
         "env_metadata_path": (f"{folder}/{uploads.MANIFEST}", bundle.metadata.to_json_bytes()),
@@ -249,7 +249,7 @@ def bundle_paths(db: Session, store: BlobStore, owner_id: str, environment: Envi
         with store.receive() as incoming:
             incoming.write(content)
             sha256 = incoming.keep()
-        uploaded.name(db, owner_id, path, sha256, len(content), None)
+        dataset_files.name(db, owner_id, path, sha256, len(content), None)
     return {name: path for name, (path, _) in files.items()}
 
 

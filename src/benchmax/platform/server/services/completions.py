@@ -9,12 +9,13 @@ from typing import Any, TypeAlias
 
 from fastapi.responses import JSONResponse, Response
 
+from benchmax import sse
 from benchmax.errors import ModelProtocolError, ModelUnavailable
-from benchmax.models.api_errors import error_body, error_response
-from benchmax.platform.server.services import sse
-from benchmax.platform.server.services.live_sessions import Broken
+from benchmax.models.openai_errors import error_body, error_response
+from benchmax.platform.server.server_services import Services
+from benchmax.platform.server.services.event_response import event_response
+from benchmax.platform.server.services.live_sessions import SessionBroken
 from benchmax.platform.server.services.models import ChosenModel
-from benchmax.platform.server.state import Services
 
 _BROKE_OFF = "The model broke off. Try again."
 
@@ -40,7 +41,7 @@ async def answer(services: Services, chosen: ChosenModel, body: Mapping[str, Any
         if body.get("stream"):
             pieces = _streamed(services, chosen, body, gone)
             first = await anext(pieces, b"")  # until then a failure is still an ordinary answer
-            return sse.response(_guarded(first, pieces), headers)
+            return event_response(_guarded(first, pieces), headers)
         whole = await _whole(services, chosen, body, gone)
         return JSONResponse(whole | ({"note": chosen.note} if chosen.note else {}), headers=headers)
     except Exception as error:
@@ -93,7 +94,7 @@ async def _streamed(
                 yield sse.ALIVE
             elif await gone():
                 raise ModelUnavailable(_BROKE_OFF)
-    yield b"data: [DONE]\n\n"
+    yield sse.DONE
 
 
 async def _guarded(first: bytes, pieces: AsyncGenerator[bytes, None]) -> AsyncIterator[bytes]:
@@ -137,6 +138,6 @@ async def _relayed(
 def _problem(error: Exception) -> tuple[int, dict[str, Any]]:
     if isinstance(error, Refusal):
         return error.status, error.body
-    if isinstance(error, Broken):
+    if isinstance(error, SessionBroken):
         return 503, error_body(str(error), kind="server_error", code="model_unavailable")
     return error_response(error)

@@ -18,9 +18,10 @@ from typing import Any
 from fastapi.responses import StreamingResponse
 from starlette.concurrency import run_in_threadpool
 
+from benchmax import sse
 from benchmax.config import setting
 from benchmax.errors import BenchmaxError
-from benchmax.platform.server.services import sse
+from benchmax.platform.server.services.event_response import event_response
 from benchmax.platform.server.settings import ServerSettings
 from benchmax.platform.store.datadir import DataDir
 from benchmax.platform.store.queue import live_sessions
@@ -38,7 +39,7 @@ MODEL_IDLE_SECONDS = 300.0
 Event = dict[str, Any]
 
 
-class Broken(BenchmaxError):
+class SessionBroken(BenchmaxError):
     """A live session cannot be reached, or broke off; the message says why."""
 
     def __init__(self, words: str, *, begun: bool) -> None:
@@ -86,11 +87,11 @@ class LiveSessions:
             folder = await run_in_threadpool(find)
             used = folder.status == "ready"
             try:
-                async with aclosing(talk(folder, request)) as said:
+                async with aclosing(session_events(folder, request)) as said:
                     async for event in said:
                         yield event
                 return
-            except Broken as broken:
+            except SessionBroken as broken:
                 self.forget(folder)
                 if broken.begun or final or not used:
                     raise
@@ -99,21 +100,20 @@ class LiveSessions:
         own = {"kind": "chat", "owner_id": owner_id, "idle_seconds": CHAT_IDLE_SECONDS}
         return live_sessions.create(self._data, {**asked, **own})
 
-    def find(self, owner_id: str, session_id: str) -> SessionFolder | None:
-        return live_sessions.find(self._data, session_id, owner_id)
 
-
-async def talk(folder: SessionFolder, request: Mapping[str, Any]) -> AsyncGenerator[Event | None, None]:
-    """The events of a live session; None now and then while there is none. Broken when it cannot be reached."""
+async def session_events(folder: SessionFolder, request: Mapping[str, Any]) -> AsyncGenerator[Event | None, None]:
+    """The events of a live session; None now and then while there is none. SessionBroken when it cannot be reached."""
     began = time.monotonic()
     while folder.status == "starting":
         if not folder.was_begun and time.monotonic() - began > NOBODY_SECONDS:
             folder.ask_to_end("No runner took it.")
-            raise Broken("There is no runner to open the session. Start the platform with `benchmax up`.", begun=False)
+            raise SessionBroken(
+                "There is no runner to open the session. Start the platform with `benchmax up`.", begun=False
+            )
         await asyncio.sleep(POLL_SECONDS)
         yield None
     if folder.status == "ended":
-        raise Broken(folder.reason, begun=False)
+        raise SessionBroken(folder.reason, begun=False)
     begun = False
     try:
         with folder.socket_path() as path:
@@ -126,9 +126,9 @@ async def talk(folder: SessionFolder, request: Mapping[str, Any]) -> AsyncGenera
         finally:
             writer.close()
     except (OSError, ValueError, KeyError) as error:
-        raise Broken(f"The session's process cannot be reached: {error}. Try again.", begun=begun) from None
+        raise SessionBroken(f"The session's process cannot be reached: {error}. Try again.", begun=begun) from None
     if not begun:
-        raise Broken(await _why_gone(folder), begun=False)
+        raise SessionBroken(await _why_gone(folder), begun=False)
 
 
 async def _line(reader: asyncio.StreamReader) -> bytes | None:
@@ -154,36 +154,29 @@ def event_stream(
 ) -> StreamingResponse:
     """The events of a live session, sent as they come. One that breaks off before one of the `last` events ends with
     what `failed` makes of the reason, and of whether anything came before."""
-    return sse.response(_encoded(_to_the_end(said, last, failed)))
+    return event_response(_encoded(said, last, failed))
 
 
-async def _to_the_end(
+async def _encoded(
     said: AsyncGenerator[Event | None, None], last: Collection[str], failed: Callable[[str, bool], Event]
-) -> AsyncGenerator[Event | None, None]:
-    ended = False
+) -> AsyncIterator[bytes]:
+    """An event each, and a comment now and then while there is none."""
+    ended, sent = False, time.monotonic()
     try:
         async with aclosing(said):
             async for event in said:
-                ended = ended or (event is not None and event["event"] in last)
-                yield event
+                if event is not None:
+                    ended = ended or event["event"] in last
+                    yield sse.event(event)
+                elif time.monotonic() - sent < ALIVE_SECONDS:
+                    continue
+                else:
+                    yield sse.ALIVE
+                sent = time.monotonic()
         if not ended:
-            yield failed("The session broke off. Try again.", True)
-    except Broken as broken:
-        yield failed(str(broken), broken.begun)
-
-
-async def _encoded(events: AsyncGenerator[Event | None, None]) -> AsyncIterator[bytes]:
-    """An event each, and a comment now and then while there is none."""
-    told = time.monotonic()
-    async with aclosing(events):
-        async for event in events:
-            if event is not None:
-                yield sse.event(event)
-            elif time.monotonic() - told < ALIVE_SECONDS:
-                continue
-            else:
-                yield sse.ALIVE
-            told = time.monotonic()
+            yield sse.event(failed("The session broke off. Try again.", True))
+    except SessionBroken as broken:
+        yield sse.event(failed(str(broken), broken.begun))
 
 
 def reach_of(settings: ServerSettings) -> dict[str, Any]:

@@ -12,7 +12,7 @@ from collections import deque
 from dataclasses import dataclass, field
 
 from benchmax import limits
-from benchmax.platform.server.problems import Refused
+from benchmax.platform.server.error_responses import Refused
 from benchmax.platform.store.accounts import users
 
 _ALL_BYTES = 256 * limits.MIB

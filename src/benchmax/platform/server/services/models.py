@@ -7,7 +7,6 @@ says so. Any other address is called as it is, and never with a key of this plat
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any
@@ -17,11 +16,12 @@ from sqlalchemy import select
 from sqlalchemy.orm import Session
 
 from benchmax.config import base_domain
-from benchmax.errors import NotFoundError, UsageError
+from benchmax.errors import NotFoundError, UsageError, did_you_mean
 from benchmax.models.address_rules import AddressRules, check_literal
+from benchmax.platform.server.error_responses import required
+from benchmax.platform.server.server_services import Services
 from benchmax.platform.server.services.live_sessions import reach_of
 from benchmax.platform.server.settings import ServerSettings
-from benchmax.platform.server.state import Services
 from benchmax.platform.store.accounts import users
 from benchmax.platform.store.tables import Endpoint, Secret
 from benchmax.platform.wire.rollout_requests import DEFAULT_MODEL, RolloutLlm
@@ -67,16 +67,16 @@ def choose_own(services: Services, user_id: str, asked: str, *, hosted: bool = F
     stored, known = local_names()
     hosted = hosted or asked == DEFAULT_MODEL
     with services.database.read() as db:
-        endpoints = of_owner(db, user_id)
+        endpoints = endpoints_of(db, user_id)
         found = _endpoint(endpoints, asked)
         if found is not None:
             return _reach(services, db, found)
         if asked in (*stored, *known):
             return ChosenModel(asked)
-        close = difflib.get_close_matches(asked, {*stored, *known}, n=1)
-        if close and not hosted:
+        hint = did_you_mean(asked, {*stored, *known})
+        if hint and not hosted:
             names = ", ".join(sorted({*stored, *known, *(each.name for each in endpoints)}))
-            raise NotFoundError(f"There is no model {asked!r} here. Did you mean {close[0]!r}? There are {names}.")
+            raise NotFoundError(f"There is no model {asked!r} here. {hint} There are {names}.")
         return _default(services, db, endpoints, asked)
 
 
@@ -88,8 +88,14 @@ def local_names() -> tuple[list[str], list[str]]:
     return sorted(stored, key=lambda name: name not in KNOWN), [name for name in KNOWN if name not in stored]
 
 
-def of_owner(db: Session, user_id: str) -> list[Endpoint]:
+def endpoints_of(db: Session, user_id: str) -> list[Endpoint]:
     return list(db.scalars(select(Endpoint).where(Endpoint.owner_id == user_id).order_by(Endpoint.created)))
+
+
+def own_endpoint(db: Session, user_id: str, endpoint_id: str) -> Endpoint:
+    """The user's endpoint of that id; Refused (404) when there is none."""
+    found = next((each for each in endpoints_of(db, user_id) if each.id == endpoint_id), None)
+    return required(found, "You have no such endpoint. `benchmax endpoints list` shows yours.")
 
 
 def is_hosted(url: str) -> bool:
@@ -112,7 +118,7 @@ def check_elsewhere(settings: ServerSettings, url: str, advice: str) -> None:
 
 
 def _place(url: str) -> tuple[str, int]:
-    """Host and port; nothing for what is no address."""
+    """Host and port; empty for what is not an address."""
     try:
         parts = urlsplit(url)
         return (parts.hostname or "").lower(), parts.port or _PORTS.get(parts.scheme, 0)
@@ -122,10 +128,8 @@ def _place(url: str) -> tuple[str, int]:
 
 def _endpoint(endpoints: Sequence[Endpoint], asked: str) -> Endpoint | None:
     """By its name, else by its model's."""
-    for each in endpoints:
-        if asked == each.name:
-            return each
-    return next((each for each in endpoints if asked == each.model), None)
+    named = [each for each in endpoints if asked == each.name] or [each for each in endpoints if asked == each.model]
+    return named[0] if named else None
 
 
 def _reach(services: Services, db: Session, endpoint: Endpoint, note: str = "") -> ChosenModel:

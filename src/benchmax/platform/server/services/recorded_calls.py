@@ -16,15 +16,15 @@ from fastapi.responses import JSONResponse, Response, StreamingResponse
 from pydantic import TypeAdapter
 from starlette.concurrency import run_in_threadpool
 
-from benchmax import limits
+from benchmax import limits, sse
 from benchmax.errors import ContextExceeded, UsageError
-from benchmax.models.api_errors import FAILED, error_response
-from benchmax.platform.server.services import models, sse
+from benchmax.models.openai_errors import FAILED, error_response
+from benchmax.platform.server.server_services import Services
+from benchmax.platform.server.services import models
 from benchmax.platform.server.services.completions import Gone, answer
 from benchmax.platform.server.services.model_sessions import ModelSession, ModelSessions
 from benchmax.platform.server.services.models import ChosenModel
-from benchmax.platform.server.services.streamed_reply import StreamedReply, objects, read_event
-from benchmax.platform.server.state import Services
+from benchmax.platform.server.services.streamed_reply import StreamedReply, objects
 from benchmax.platform.wire.base import Time
 
 BROKEN_OFF = "The client hung up, or the session ended, before the answer was whole."
@@ -41,15 +41,15 @@ async def recorded_answer(services: Services, session: ModelSession, body: Mappi
         response = await answer(services, chosen, _bounded(session, chosen, body), gone)
     except UsageError as error:
         status, problem = error_response(error)
-        return _kept_whole(call, JSONResponse(problem, status), hidden=False)
+        return _record_whole(call, JSONResponse(problem, status), hidden=False)
     except Exception:
         call.end({}, _failure(500, FAILED))
         raise
     hidden = not chosen.base_url and not body.get("return_token_ids")
     if not isinstance(response, StreamingResponse):
-        return _kept_whole(call, response, hidden)
+        return _record_whole(call, response, hidden)
     pieces = cast("AsyncGenerator[bytes, None]", response.body_iterator)
-    response.body_iterator = _overheard(call, pieces, hidden)
+    response.body_iterator = _record_stream(call, pieces, hidden)
     return response
 
 
@@ -121,7 +121,7 @@ def _counted(prompt: Any, drawn: list[Any]) -> dict[str, int] | None:
 
 
 def _encoded(call: Mapping[str, Any]) -> bytes | None:
-    """None for what JSON cannot hold: NaN, or a depth beyond measure."""
+    """None for what JSON cannot hold: NaN, or values nested too deeply."""
     try:
         return json.dumps(call, ensure_ascii=False, allow_nan=False).encode("utf-8", "replace")
     except (ValueError, RecursionError):
@@ -131,22 +131,22 @@ def _encoded(call: Mapping[str, Any]) -> bytes | None:
 # Whole answers
 
 
-def _kept_whole(call: _Call, response: Response, hidden: bool) -> Response:
-    """Record a whole answer, and give it back; without its token ids where they are `hidden`."""
+def _record_whole(call: _Call, response: Response, hidden: bool) -> Response:
+    """Record a whole answer, and return it; without its token ids where they are `hidden`."""
     reply = json.loads(bytes(response.body))
     if response.status_code != 200:
         call.end({}, _failure(response.status_code, reply.get("error")))
         return response
     headers = {name: value for name, value in response.headers.items() if name.startswith("x-benchmax")}
-    if (beyond := _beyond(call.session, reply)) is not None:
-        status, problem = error_response(beyond)
+    if (too_long := _context_error(call.session, reply)) is not None:
+        status, problem = error_response(too_long)
         call.end(reply, _failure(status, problem["error"]))
         return JSONResponse(problem, status, headers)
     call.end(reply, None)
     return JSONResponse(_without_ids(reply), headers=headers) if hidden else response
 
 
-def _beyond(session: ModelSession, reply: Mapping[str, Any]) -> ContextExceeded | None:
+def _context_error(session: ModelSession, reply: Mapping[str, Any]) -> ContextExceeded | None:
     """Whether the prompt was too long; an endpoint says only with its answer how many tokens there were."""
     most, usage = session.max_context_tokens, reply.get("usage")
     spent = usage.get("prompt_tokens") if isinstance(usage, dict) else None
@@ -159,34 +159,31 @@ def _beyond(session: ModelSession, reply: Mapping[str, Any]) -> ContextExceeded 
 
 
 def _failure(status: int, error: Any) -> dict[str, Any]:
-    told = error if isinstance(error, dict) else {"message": error}
-    code = told.get("code")
-    words = str(told.get("message", ""))[: limits.ERROR_CHARS]
+    known = error if isinstance(error, dict) else {"message": error}
+    code = known.get("code")
+    words = str(known.get("message", ""))[: limits.ERROR_CHARS]
     return {"status": status, "message": words, "code": code if isinstance(code, str) else None}
 
 
 # Streams
 
 
-async def _overheard(call: _Call, pieces: AsyncGenerator[bytes, None], hidden: bool) -> AsyncIterator[bytes]:
-    heard, whole = StreamedReply(), False
+async def _record_stream(call: _Call, pieces: AsyncGenerator[bytes, None], hidden: bool) -> AsyncIterator[bytes]:
+    reply, whole = StreamedReply(), False
     try:
         async with aclosing(pieces):
             async for piece in pieces:
-                heard.feed(piece)
-                if shown := _shown(piece) if hidden else piece:
+                chunks = reply.feed(piece)
+                if shown := b"".join(map(_shown, chunks)) if hidden and chunks else piece:
                     yield shown
         whole = True
     finally:
-        error = _failure(200, heard.error) if heard.error else None
-        call.end(heard.whole(), error if whole or error else _failure(200, BROKEN_OFF))
+        error = _failure(200, reply.error) if reply.error else None
+        call.end(reply.whole(), error if whole or error else _failure(200, BROKEN_OFF))
 
 
-def _shown(piece: bytes) -> bytes:
+def _shown(chunk: Mapping[str, Any]) -> bytes:
     """An event of a local model as it is without token ids; nothing, where it was sent for their sake alone."""
-    chunk = read_event(piece)
-    if chunk is None:
-        return piece
     plain = _without_ids(chunk)
     if plain.get("choices") and all(map(_is_silent, plain["choices"])):
         return b""

@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import threading
 from collections import OrderedDict
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
+from weakref import WeakValueDictionary
 
 from fastapi import Request
 from fastapi.responses import Response
@@ -33,7 +33,8 @@ class ResponseCache:
         self._size = 0
         self._kept: OrderedDict[tuple[str, str], tuple[str, bytes]] = OrderedDict()
         self._lock = threading.Lock()
-        self._working: dict[tuple[str, str], tuple[threading.Lock, int]] = {}
+        self._computing: WeakValueDictionary[tuple[str, str], threading.Lock] = WeakValueDictionary()
+        """One lock for those who ask for the same answer, for as long as any of them does."""
 
     def answer(self, request: Request, db: Session, run: Run, make: Callable[[], bytes]) -> Response:
         """What `make` returns for this address and the run as it is now, with its version as the ETag."""
@@ -44,7 +45,9 @@ class ResponseCache:
         key = run.id, f"{request.url.path}?{request.url.query}"
         found = self._find(key, version)
         if found is None:
-            with self._alone(key):
+            with self._lock:
+                alone = self._computing.setdefault(key, threading.Lock())
+            with alone:
                 found = self._find(key, version)
                 if found is None:
                     found = make()
@@ -58,21 +61,6 @@ class ResponseCache:
                 return None
             self._kept.move_to_end(key)
             return found[1]
-
-    @contextmanager
-    def _alone(self, key: tuple[str, str]) -> Iterator[None]:
-        """One at a time for one key."""
-        with self._lock:
-            lock, waiting = self._working.get(key, (threading.Lock(), 0))
-            self._working[key] = lock, waiting + 1
-        try:
-            with lock:
-                yield
-        finally:
-            with self._lock:
-                lock, waiting = self._working.pop(key)
-                if waiting > 1:
-                    self._working[key] = lock, waiting - 1
 
     def _keep(self, key: tuple[str, str], version: str, encoded: bytes) -> None:
         with self._lock:

@@ -15,11 +15,11 @@ from sqlalchemy.exc import SQLAlchemyError
 from starlette.concurrency import run_in_threadpool
 
 from benchmax.platform.server.services.shapes import shape
-from benchmax.platform.server.services.sse import ALIVE
 from benchmax.platform.store.database import Database
 from benchmax.platform.store.runs import events, runs
 from benchmax.platform.store.tables import TERMINAL, Event
 from benchmax.platform.wire.runs import RunEvent
+from benchmax.sse import ALIVE, encoded_event
 
 POLL_SECONDS = 0.25
 ALIVE_SECONDS = 15.0
@@ -30,16 +30,16 @@ _KEPT = 1000
 _PAGE = 500
 
 
-class News(NamedTuple):
+class EncodedEvent(NamedTuple):
     """An event as it is sent."""
 
     id: int
     sent: bytes
 
     @classmethod
-    def of(cls, event: Event) -> News:
+    def of(cls, event: Event) -> EncodedEvent:
         text = shape(RunEvent, event).model_dump_json(by_alias=True)
-        return cls(event.id, f"id: {event.id}\ndata: {text}\n\n".encode("utf-8", "replace"))
+        return cls(event.id, encoded_event(text.encode("utf-8", "replace"), event.id))
 
 
 class _Channel:
@@ -49,12 +49,12 @@ class _Channel:
         self.since = since
         """Everything after this id is in `tail`."""
         self.last = since
-        self.tail: deque[News] = deque()
+        self.tail: deque[EncodedEvent] = deque()
         self.ended = False
         self.readers = 0
         self.news = asyncio.Event()
 
-    def add(self, found: list[News], ended: bool) -> None:
+    def add(self, found: list[EncodedEvent], ended: bool) -> None:
         for event in found:
             self.tail.append(event)
             self.last = event.id
@@ -117,17 +117,17 @@ class Feeds:
         return self._channels[run_id]
 
     async def _poll(self, run_id: str, channel: _Channel) -> None:
-        idle, told = 0, time.monotonic()
+        idle, woken = 0, time.monotonic()
         try:
             while channel.readers or idle < 4:  # a second without readers
                 idle = 0 if channel.readers else idle + 1
-                if time.monotonic() - told > ALIVE_SECONDS:
+                if time.monotonic() - woken > ALIVE_SECONDS:
                     channel.wake()
-                    told = time.monotonic()
+                    woken = time.monotonic()
                 try:
                     channel.add(*await run_in_threadpool(self._look, run_id, channel.last))
                 except SQLAlchemyError:
-                    pass  # the database is away, or has no connection left: readers wait
+                    pass  # the database cannot be reached, or has no connection left: readers wait
                 await asyncio.sleep(POLL_SECONDS)
         finally:
             self._channels.pop(run_id, None)
@@ -139,13 +139,13 @@ class Feeds:
         with self._database.read() as db:
             return events.last_id(db, run_id)
 
-    def _read(self, run_id: str, last_id: int) -> list[News]:
+    def _read(self, run_id: str, last_id: int) -> list[EncodedEvent]:
         with self._database.read() as db:
-            return [News.of(each) for each in events.after(db, run_id, last_id, _PAGE)]
+            return [EncodedEvent.of(each) for each in events.after(db, run_id, last_id, _PAGE)]
 
-    def _look(self, run_id: str, last_id: int) -> tuple[list[News], bool]:
+    def _look(self, run_id: str, last_id: int) -> tuple[list[EncodedEvent], bool]:
         """What is new, and whether the run has ended; the latter is read first, so that no later event is missed."""
         with self._database.read() as db:
             run = runs.get(db, run_id)
-            found = [News.of(each) for each in events.after(db, run_id, last_id, _PAGE)]
+            found = [EncodedEvent.of(each) for each in events.after(db, run_id, last_id, _PAGE)]
             return found, run is None or run.status in TERMINAL

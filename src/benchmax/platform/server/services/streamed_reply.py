@@ -1,39 +1,41 @@
-"""A streamed chat completion, put together again from its chunks, as a whole answer has it."""
+"""A streamed chat completion, joined from its chunks into the form of a whole answer."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
-_ONCE = frozenset({"role", "id", "type", "name"})
-"""Texts that are told once, or again and again; all others grow."""
+from benchmax.sse import EventReader
+
+_NOT_IN_PARTS = frozenset({"role", "id", "type", "name"})
+"""Texts that come whole, in one chunk or in several; all others come in parts."""
 
 
 class StreamedReply:
-    """Reads server-sent events in pieces of any size. What is not of the API's shape is passed over."""
+    """Reads server-sent events in pieces of any size. What does not have the API's shape is ignored."""
 
     def __init__(self) -> None:
         self.error: Any = None
-        self._rest: list[bytes] = []
-        """Of a line that has not ended; joined only then."""
+        self._events = EventReader()
         self._choices: dict[int, _Choice] = {}
         self._about: dict[str, Any] = {}
 
-    def feed(self, piece: bytes) -> None:
-        self._rest.append(piece)
-        if b"\n" not in piece:
-            return
-        *lines, rest = b"".join(self._rest).split(b"\n")
-        self._rest = [rest]
-        for line in lines:
-            if (chunk := read_event(line)) is not None:
-                self._add(chunk)
+    def feed(self, piece: bytes) -> list[dict[str, Any]]:
+        """Add the chunks that end in this piece, and return them."""
+        return self._add_all(self._events.feed(piece))
 
     def whole(self) -> dict[str, Any]:
-        """The answer so far."""
+        """The answer, when its stream is over."""
+        self._add_all(self._events.end())
         choices = [self._choices[index].whole() | {"index": index} for index in sorted(self._choices)]
         return {**self._about, "choices": choices}
+
+    def _add_all(self, events: Iterable[bytes]) -> list[dict[str, Any]]:
+        chunks = [chunk for data in events if (chunk := _object(data)) is not None]
+        for chunk in chunks:
+            self._add(chunk)
+        return chunks
 
     def _add(self, chunk: Mapping[str, Any]) -> None:
         self.error = chunk.get("error") or self.error
@@ -81,7 +83,7 @@ class _Merged:
 
     def add(self, part: Mapping[str, Any]) -> None:
         for name, value in part.items():
-            if isinstance(value, str) and name not in _ONCE:
+            if isinstance(value, str) and name not in _NOT_IN_PARTS:
                 self._kept(name, _Text).append(value)
             elif isinstance(value, dict):
                 self._kept(name, _Merged).add(value)
@@ -92,7 +94,7 @@ class _Merged:
                 self._values[name] = value
 
     def whole(self) -> dict[str, Any]:
-        return {name: _put_together(value) for name, value in self._values.items()}
+        return {name: _joined(value) for name, value in self._values.items()}
 
     def _kept(self, name: str, kind: type[Any]) -> Any:
         if not isinstance(self._values.get(name), kind):
@@ -100,7 +102,7 @@ class _Merged:
         return self._values[name]
 
 
-def _put_together(value: Any) -> Any:
+def _joined(value: Any) -> Any:
     if isinstance(value, _Merged):
         return value.whole()
     if isinstance(value, dict):
@@ -113,12 +115,10 @@ def _index(entry: Mapping[str, Any]) -> int:
     return index if isinstance(index, int) else 0
 
 
-def read_event(line: bytes) -> dict[str, Any] | None:
-    """The object of a `data:` line; None for any other line."""
-    if not line.startswith(b"data:"):
-        return None
+def _object(data: bytes) -> dict[str, Any] | None:
+    """The object in an event's data; None for anything else."""
     try:
-        found = json.loads(line[5:])
+        found = json.loads(data)
     except (ValueError, RecursionError):
         return None
     return found if isinstance(found, dict) else None

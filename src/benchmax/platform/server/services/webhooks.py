@@ -1,8 +1,8 @@
-"""Sends what waits for webhooks: signed as standardwebhooks.com has it, checked and pinned addresses, a few attempts.
+"""Sends queued messages to webhooks: signed as standardwebhooks.com has it, to checked and pinned addresses.
 
-Covered: addresses that lead inside (as `models.address_rules` has it), names that mean another machine later, redirects
+Covered: addresses inside the network (`models.address_rules`), names that resolve to another machine later, redirects
 (reported, not followed), answers of any size (not read), receivers that hang, a server that dies in between. Not
-covered: order, and messages that come twice; both have the message's id.
+covered: order, and messages that arrive twice, with the same id.
 """
 
 from __future__ import annotations
@@ -40,8 +40,8 @@ LOOK_SECONDS = 1.0
 """Between two looks for what waits."""
 AT_ONCE = 8
 """Attempts going on at the same time."""
-_PASSING = frozenset({408, 409, 425, 429})
-"""Refusals that may not come again."""
+_TEMPORARY = frozenset({408, 409, 425, 429})
+"""Refusals worth another attempt."""
 
 
 class Sender:
@@ -102,7 +102,7 @@ class Sender:
         body = self._body(delivery)
         try:
             async with asyncio.timeout(limits.WEBHOOK_SECONDS):
-                return _judged(await self._post(url, body, signed_headers(secret, f"msg_{delivery.id}", body)))
+                return _outcome(await self._post(url, body, signed_headers(secret, f"msg_{delivery.id}", body)))
         except TimeoutError:
             return Outcome(None, f"No answer within {limits.WEBHOOK_SECONDS:g} s.")
         except BenchmaxError as error:
@@ -150,12 +150,12 @@ def signed_headers(secret: str, message_id: str, body: bytes) -> dict[str, str]:
     }
 
 
-def _judged(status: int) -> Outcome:
+def _outcome(status: int) -> Outcome:
     if 200 <= status < 300:
         return Outcome(status)
     if 300 <= status < 400:
         return Outcome(
             status, "It answered with a redirect, which is not followed. Give the final address.", final=True
         )
-    final = status < 500 and status not in _PASSING
+    final = status < 500 and status not in _TEMPORARY
     return Outcome(status, f"It answered {status}.", final)

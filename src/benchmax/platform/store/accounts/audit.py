@@ -22,16 +22,9 @@ def note(
     details: Mapping[str, Any] | None = None,
 ) -> None:
     """Write one row, in the transaction of the action itself."""
-    db.add(
-        Audit(
-            action=action,
-            user_id=user_id,
-            actor=actor,
-            target=target[:200],
-            address=address[:64],
-            details=dict(details or {}),
-        )
-    )
+    row = Audit(action=action, user_id=user_id, actor=actor, target=target[:200], address=address[:64])
+    row.details = dict(details or {})
+    db.add(row)
 
 
 def page(db: Session, *, user_id: str | None = None, limit: int = 100, before: int | None = None) -> list[Audit]:

@@ -7,34 +7,17 @@ import time
 from sqlalchemy import delete, func, select
 from sqlalchemy.orm import Session
 
+from benchmax.platform.store import tables
 from benchmax.platform.store.queue import jobs
 from benchmax.platform.store.runs import runs
-from benchmax.platform.store.tables import (
-    ApiKey,
-    BlobPath,
-    Corpus,
-    DeviceCode,
-    Endpoint,
-    Login,
-    LoginLink,
-    Run,
-    Secret,
-    Upload,
-    User,
-    Webhook,
-)
+from benchmax.platform.store.statements import get_if
+from benchmax.platform.store.tables import Run, User
 
 
 def everyone(db: Session, only: str | None = None) -> list[tuple[User, int]]:
     """Users with the number of their runs, oldest first; only one when named."""
-    counted = (
-        select(Run.owner_id, func.count().label("count")).where(Run.deleted.is_(None)).group_by(Run.owner_id).subquery()
-    )
-    query = (
-        select(User, func.coalesce(counted.c.count, 0))
-        .outerjoin(counted, counted.c.owner_id == User.id)
-        .where(User.deleted.is_(None))
-    )
+    count = select(func.count()).where(Run.owner_id == User.id, Run.deleted.is_(None)).scalar_subquery()
+    query = select(User, count).where(User.deleted.is_(None))
     if only is not None:
         query = query.where(User.id == only)
     return [(user, count) for user, count in db.execute(query.order_by(User.created, User.id))]
@@ -42,8 +25,7 @@ def everyone(db: Session, only: str | None = None) -> list[tuple[User, int]]:
 
 def find(db: Session, user_id: str) -> User | None:
     """The user, unless removed."""
-    user = db.get(User, user_id)
-    return user if user is not None and user.deleted is None else None
+    return get_if(db, User, user_id, deleted=None)
 
 
 def remove(db: Session, user: User) -> None:
@@ -51,7 +33,7 @@ def remove(db: Session, user: User) -> None:
 
     The row stays: runs are removed by the runner, later. So do the bytes of files, until no path names them.
     """
-    for table in (ApiKey, Login, LoginLink, DeviceCode):
+    for table in (tables.ApiKey, tables.Login, tables.LoginLink, tables.DeviceCode):
         db.execute(delete(table).where(table.user_id == user.id))
     _remove_things(db, user.id)
     for run_id in db.scalars(select(Run.id).where(Run.owner_id == user.id, Run.deleted.is_(None))).all():
@@ -67,5 +49,6 @@ def forget_removed(db: Session) -> None:
 
 
 def _remove_things(db: Session, user_id: str) -> None:
-    for table in (Upload, BlobPath, Corpus, Endpoint, Webhook, Secret):
+    owned = (tables.Upload, tables.BlobPath, tables.Corpus, tables.Endpoint, tables.Webhook, tables.Secret)
+    for table in owned:
         db.execute(delete(table).where(table.owner_id == user_id))

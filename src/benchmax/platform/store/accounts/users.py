@@ -7,13 +7,17 @@ import re
 import secrets
 import time
 from collections.abc import Sequence
+from typing import Any, TypeVar
 from urllib.parse import urlsplit
 
 from sqlalchemy import bindparam, delete, func, select, update
 from sqlalchemy.orm import Session
 
 from benchmax.errors import UsageError
-from benchmax.platform.store.tables import ApiKey, DeviceCode, Login, LoginFailure, LoginLink, User
+from benchmax.platform.store.statements import changed_rows, get_if, get_locked
+from benchmax.platform.store.tables import ApiKey, DeviceCode, Login, LoginFailure, LoginLink, Upload, User
+
+Token = TypeVar("Token", DeviceCode, Login, LoginLink, Upload)
 
 SCOPES = ("read", "write", "admin")
 """What a key may do: look; launch, upload, change and delete; manage keys, secrets and the audit log."""
@@ -112,10 +116,7 @@ def create_key(
 def find_key(db: Session, text: str) -> tuple[ApiKey, User] | None:
     """The valid key with this text, and its user. Looked up by digest, so timing reveals nothing about keys."""
     found = db.execute(_KEY, {"digest": digest(text)}).one_or_none()
-    if found is None:
-        return None
-    key, user = found
-    return (key, user) if works(key) else None
+    return found if found is not None and works(found[0]) else None
 
 
 def works(key: ApiKey) -> bool:
@@ -148,8 +149,8 @@ def keys_of(db: Session, user_id: str) -> list[ApiKey]:
 
 def revoke_key(db: Session, user_id: str, key_id: str) -> ApiKey | None:
     """Revoke a user's key for good, with every key it made; None when the user has no such key."""
-    key = db.get(ApiKey, key_id)
-    if key is None or key.user_id != user_id:
+    key = get_if(db, ApiKey, key_id, user_id=user_id)
+    if key is None:
         return None
     keys = keys_of(db, user_id)
     ending = [key]
@@ -162,17 +163,23 @@ def revoke_key(db: Session, user_id: str, key_id: str) -> ApiKey | None:
 # Sign-in: one-time links, logins
 
 
+def create_token(db: Session, table: type[Token], seconds: float, **columns: Any) -> tuple[str, Token]:
+    """A new token and its row, which expires after so long; rows that have expired are deleted."""
+    now, token = time.time(), secrets.token_urlsafe(32)
+    db.execute(delete(table).where(table.expires <= now))
+    row = table(digest=digest(token), expires=now + seconds, **columns)
+    db.add(row)
+    return token, row
+
+
 def create_link(db: Session, user_id: str, seconds: float = LINK_SECONDS) -> str:
     """The token of a link that signs its bearer in, once."""
-    db.execute(delete(LoginLink).where(LoginLink.expires <= time.time()))
-    token = secrets.token_urlsafe(32)
-    db.add(LoginLink(digest=digest(token), user_id=user_id, expires=time.time() + seconds))
-    return token
+    return create_token(db, LoginLink, seconds, user_id=user_id)[0]
 
 
 def use_link(db: Session, token: str) -> str | None:
     """The id of the user the link signs in; it works once."""
-    link = db.scalars(select(LoginLink).where(LoginLink.digest == digest(token)).with_for_update()).one_or_none()
+    link = get_locked(db, LoginLink, digest(token))
     if link is None:
         return None
     db.delete(link)
@@ -181,10 +188,7 @@ def use_link(db: Session, token: str) -> str | None:
 
 def open_login(db: Session, user_id: str) -> str:
     """A new login's token; always a fresh one, so a planted cookie is worth nothing."""
-    db.execute(delete(Login).where(Login.expires <= time.time()))
-    token = secrets.token_urlsafe(32)
-    db.add(Login(digest=digest(token), user_id=user_id, expires=time.time() + LOGIN_SECONDS))
-    return token
+    return create_token(db, Login, LOGIN_SECONDS, user_id=user_id)[0]
 
 
 def find_login(db: Session, token: str) -> tuple[Login, User] | None:
@@ -192,9 +196,8 @@ def find_login(db: Session, token: str) -> tuple[Login, User] | None:
     found = db.execute(_LOGIN, {"digest": digest(token)}).one_or_none()
     if found is None:
         return None
-    opened, user = found
-    alive = time.time() < min(opened.expires, opened.last_seen + IDLE_SECONDS)
-    return (opened, user) if alive else None
+    login = found[0]
+    return found if time.time() < min(login.expires, login.last_seen + IDLE_SECONDS) else None
 
 
 def touch_login(db: Session, found: Login) -> None:
@@ -216,7 +219,7 @@ def sign_out(db: Session, user_id: str, *, but: str | None = None) -> int:
     open_ones = delete(Login).where(Login.user_id == user_id)
     if but is not None:
         open_ones = open_ones.where(Login.digest != digest(but))
-    return db.execute(open_ones).rowcount  # type: ignore[attr-defined, no-any-return]
+    return changed_rows(db, open_ones)
 
 
 def revoke_all(db: Session, user_id: str, *, but: str | None = None) -> int:
@@ -257,24 +260,16 @@ def clear_failures(db: Session, account: str, address: str) -> None:
 
 def create_device_code(db: Session, client_id: str, address: str = "") -> tuple[str, DeviceCode]:
     """The device's secret code, and the row with the code its user types."""
-    db.execute(delete(DeviceCode).where(DeviceCode.expires <= time.time()))
-    token = secrets.token_urlsafe(32)
     letters = "".join(secrets.choice(_CODE_LETTERS) for _ in range(8))
-    row = DeviceCode(
-        digest=digest(token),
-        user_code=f"{letters[:4]}-{letters[4:]}",
-        client_id=client_id,
-        address=address[:80],
-        expires=time.time() + DEVICE_SECONDS,
-    )
-    db.add(row)
+    columns = {"user_code": f"{letters[:4]}-{letters[4:]}", "client_id": client_id, "address": address[:80]}
+    token, row = create_token(db, DeviceCode, DEVICE_SECONDS, **columns)
     db.flush()
     return token, row
 
 
 def poll_device_code(db: Session, token: str, client_id: str) -> str | DeviceCode:
     """The approved row, taken out of the table; or an OAuth error code."""
-    row = db.scalars(select(DeviceCode).where(DeviceCode.digest == digest(token)).with_for_update()).one_or_none()
+    row = get_locked(db, DeviceCode, digest(token))
     now = time.time()
     if row is None or row.client_id != client_id:
         return "invalid_grant"

@@ -12,7 +12,7 @@ import time
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
-from sqlalchemy import CursorResult, delete, func, select, update
+from sqlalchemy import ColumnElement, delete, func, select, update
 from sqlalchemy.orm import Session
 
 from benchmax import limits
@@ -20,6 +20,7 @@ from benchmax.errors import UsageError
 from benchmax.platform.store.accounts import secrets as vault
 from benchmax.platform.store.accounts.secrets import Vault
 from benchmax.platform.store.runs import run_summaries
+from benchmax.platform.store.statements import changed_rows, get_if
 from benchmax.platform.store.tables import Delivery, Run, Webhook
 
 ENDED, ALERT, TEST = "run.ended", "run.alert", "test"
@@ -29,14 +30,14 @@ PAUSES = (10.0, 60.0, 300.0, 1_800.0, 7_200.0)
 """Seconds after each attempt that failed, before the next."""
 LEASE_SECONDS = 60.0
 """For one attempt; after that another sender may make it."""
-KEPT = 100
+DELIVERIES_KEPT = 100
 """Deliveries of a webhook that are listed."""
 MOST_QUEUED = 500
 """Messages that wait for one webhook; a further one is left out."""
 STALE_SECONDS = 3_600.0
-"""An alert older than this, read when a run's records are read again, is no news."""
-SECRET = "signing_secret"
-_WORDS = {"complete": "is done", "failed": "failed", "stalled": "stalled", "cancelled": "was stopped"}
+"""An alert older than this, found when a run's records are read again, is not sent."""
+SECRET_NAME = "signing_secret"
+_STATUS_TEXTS = {"complete": "is done", "failed": "failed", "stalled": "stalled", "cancelled": "was stopped"}
 
 
 class Outcome(NamedTuple):
@@ -56,7 +57,7 @@ def create(db: Session, keys: Vault, owner_id: str, url: str, events: Sequence[s
     db.add(row)
     db.flush()
     secret = f"whsec_{base64.b64encode(secrets.token_bytes(24)).decode()}"
-    row.secret_id = keys.put(db, owner_id, SECRET, secret, row.id).id
+    row.secret_id = keys.put(db, owner_id, SECRET_NAME, secret, row.id).id
     db.flush()
     return row, secret
 
@@ -68,13 +69,12 @@ def of_owner(db: Session, owner_id: str) -> list[Webhook]:
 
 
 def find(db: Session, owner_id: str, webhook_id: str) -> Webhook | None:
-    row = db.get(Webhook, webhook_id)
-    return row if row is not None and row.owner_id == owner_id else None
+    return get_if(db, Webhook, webhook_id, owner_id=owner_id)
 
 
 def remove(db: Session, row: Webhook) -> None:
     """Forget a webhook, its secret and its deliveries."""
-    secret = vault.find(db, row.owner_id, SECRET, row.id)
+    secret = vault.find(db, row.owner_id, SECRET_NAME, row.id)
     db.delete(row)
     db.flush()
     if secret is not None:
@@ -88,15 +88,15 @@ def queue_end(db: Session, run: Run) -> None:
     """Queue the end of a run for the owner's webhooks that want it; not of one that was deleted."""
     if run.deleted is not None:
         return
-    stands = run_summaries.of_runs(db, [run.id])[run.id]
+    summary = run_summaries.of_runs(db, [run.id])[run.id]
     rewards = {
-        "reward": stands.train[1].value if stands.train else None,
-        "evalReward": stands.eval[1].value if stands.eval else None,
+        "reward": summary.train[1].value if summary.train else None,
+        "evalReward": summary.eval[1].value if summary.eval else None,
     }
     steps = {"steps": None if run.latest_step is None else run.latest_step + 1, "totalSteps": run.total_steps}
-    text = f"{run.name} {_WORDS.get(run.status, run.status)}. {run.reason}".strip()
+    text = f"{run.name} {_STATUS_TEXTS.get(run.status, run.status)}. {run.reason}".strip()
     data = {"status": run.status, "reason": run.reason, **steps, **rewards}
-    _tell(db, run, ENDED, f"{run.id} {ENDED} {run.ended:.6f}", text, data)
+    _queue_for_owner(db, run, ENDED, f"{run.id} {ENDED} {run.ended:.6f}", text, data)
 
 
 def queue_alert(db: Session, run_id: str, message: str, alert: Mapping[str, Any], at: float) -> None:
@@ -108,7 +108,7 @@ def queue_alert(db: Session, run_id: str, message: str, alert: Mapping[str, Any]
     shown = step + 1 if isinstance(step, int) else None
     text = f"{run.name}{'' if shown is None else f', step {shown}'}: {message}"
     data = {"alert": kind, "step": shown, "message": message, "rollouts": list(alert.get("rollouts") or ())[:10]}
-    _tell(db, run, ALERT, f"{run.id} {ALERT} {kind} {step}", text, data)
+    _queue_for_owner(db, run, ALERT, f"{run.id} {ALERT} {kind} {step}", text, data)
 
 
 def queue_test(db: Session, row: Webhook) -> Delivery:
@@ -117,20 +117,17 @@ def queue_test(db: Session, row: Webhook) -> Delivery:
     return _queue(db, row, TEST, f"{TEST} {secrets.token_hex(8)}", payload)
 
 
-def _tell(db: Session, run: Run, event: str, subject: str, text: str, data: Mapping[str, Any]) -> None:
+def _queue_for_owner(db: Session, run: Run, event: str, subject: str, text: str, data: Mapping[str, Any]) -> None:
+    payload = {"type": event, "text": text, "data": {"runId": run.id, "name": run.name, **data}}
     for row in of_owner(db, run.owner_id):
-        if event in row.events and not _is_known(db, row, subject) and _waiting(db, row) < MOST_QUEUED:
-            told = {"type": event, "text": text, "data": {"runId": run.id, "name": run.name, **data}}
-            _queue(db, row, event, subject, told, run.id)
+        if event not in row.events or _count(db, row, Delivery.subject == subject[:200]):
+            continue
+        if _count(db, row, Delivery.state == "queued") < MOST_QUEUED:
+            _queue(db, row, event, subject, payload, run.id)
 
 
-def _is_known(db: Session, row: Webhook, subject: str) -> bool:
-    query = select(Delivery.id).where(Delivery.webhook_id == row.id, Delivery.subject == subject[:200])
-    return db.scalars(query).first() is not None
-
-
-def _waiting(db: Session, row: Webhook) -> int:
-    return db.scalar(select(func.count()).where(Delivery.webhook_id == row.id, Delivery.state == "queued")) or 0
+def _count(db: Session, row: Webhook, condition: ColumnElement[bool]) -> int:
+    return db.scalar(select(func.count()).where(Delivery.webhook_id == row.id, condition)) or 0
 
 
 def _queue(db: Session, row: Webhook, event: str, subject: str, payload: dict[str, Any], run_id: str = "") -> Delivery:
@@ -142,17 +139,16 @@ def _queue(db: Session, row: Webhook, event: str, subject: str, payload: dict[st
 
 
 def _forget_old(db: Session, webhook_id: str) -> None:
-    newest = select(Delivery.id).where(Delivery.webhook_id == webhook_id).order_by(Delivery.id.desc()).limit(KEPT)
-    kept = set(db.scalars(newest))
-    if len(kept) == KEPT:
-        old = (Delivery.webhook_id == webhook_id, Delivery.state != "queued", Delivery.id < min(kept))
-        db.execute(delete(Delivery).where(*old))
+    newest = select(Delivery.id).where(Delivery.webhook_id == webhook_id).order_by(Delivery.id.desc())
+    oldest_kept = newest.offset(DELIVERIES_KEPT - 1).limit(1).scalar_subquery()
+    old = (Delivery.webhook_id == webhook_id, Delivery.state != "queued", Delivery.id < oldest_kept)
+    db.execute(delete(Delivery).where(*old))
 
 
 # Sending
 
 
-def deliveries(db: Session, webhook_id: str, limit: int = KEPT) -> list[Delivery]:
+def deliveries(db: Session, webhook_id: str, limit: int = DELIVERIES_KEPT) -> list[Delivery]:
     """Newest first."""
     query = select(Delivery).where(Delivery.webhook_id == webhook_id)
     return list(db.scalars(query.order_by(Delivery.id.desc()).limit(limit)))
@@ -169,8 +165,8 @@ def claim(db: Session, delivery: Delivery) -> bool:
     mine = update(Delivery).where(
         Delivery.id == delivery.id, Delivery.state == "queued", Delivery.attempts == delivery.attempts
     )
-    result = db.execute(mine.values(attempts=delivery.attempts + 1, available=time.time() + LEASE_SECONDS))
-    return isinstance(result, CursorResult) and result.rowcount == 1
+    values = {"attempts": delivery.attempts + 1, "available": time.time() + LEASE_SECONDS}
+    return changed_rows(db, mine.values(**values)) == 1
 
 
 def settle(db: Session, delivery_id: int, outcome: Outcome) -> None:

@@ -7,11 +7,12 @@ A supervisor names itself by `holder` (random, one per start), its pid and that 
 from __future__ import annotations
 
 import time
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
-from sqlalchemy import CursorResult, Update, select, update
+from sqlalchemy import select, update
 from sqlalchemy.orm import Session
 
+from benchmax.platform.store.statements import changed_rows
 from benchmax.platform.store.tables import Job
 
 LEASE_SECONDS = 15.0
@@ -64,29 +65,35 @@ def lease(db: Session, holder: Holder, *, slots: int, fewest: int = 0, seconds: 
     return job
 
 
-def heartbeat(db: Session, job_id: int, holder: Holder, seconds: float = LEASE_SECONDS) -> bool:
+def heartbeat(db: Session, job_id: int, holder: Holder) -> bool:
     """Renew a lease; False when another supervisor has it: then stop the child."""
-    return _changed(db, _mine(job_id, holder).values(lease_until=time.time() + seconds))
+    return _change_own(db, job_id, holder, lease_until=time.time() + LEASE_SECONDS)
 
 
 def set_child(db: Session, job_id: int, holder: Holder, pid: int, started: float) -> bool:
     """Note the process group of the run, so that the next supervisor can adopt or end it."""
-    return _changed(db, _mine(job_id, holder).values(child_pid=pid, child_started=started))
+    return _change_own(db, job_id, holder, child_pid=pid, child_started=started)
 
 
 def finish(db: Session, job_id: int, holder: Holder) -> bool:
     """Mark the job done, however its run ended; False when the lease was lost."""
-    return _changed(db, _mine(job_id, holder).values(state="done", holder=None, lease_until=None))
+    return _change_own(db, job_id, holder, state="done", holder=None, lease_until=None)
 
 
-def take_over(db: Session, job_id: int, old_holder: str | None, holder: Holder, seconds: float = LEASE_SECONDS) -> bool:
+def give_back(db: Session, job_id: int, holder: Holder, *, attempts: int, delay: float = 0.0) -> bool:
+    """Put a job back into the queue and say how many attempts count; False when the lease was lost."""
+    back = {"state": "queued", "holder": None, "lease_until": None, "available": time.time() + delay}
+    return _change_own(db, job_id, holder, attempts=attempts, **back)
+
+
+def take_over(db: Session, job_id: int, old_holder: str | None, holder: Holder) -> bool:
     """Take a leased job from a supervisor known to be dead, or whose lease ran out; False if another was faster."""
     job = db.scalars(
         select(Job).where(Job.id == job_id, Job.state == "leased", Job.holder == old_holder).with_for_update()
     ).first()
     if job is None:
         return False
-    _hold(job, holder, time.time() + seconds)
+    _hold(job, holder, time.time() + LEASE_SECONDS)
     db.flush()
     return True
 
@@ -108,18 +115,13 @@ def drop_queued(db: Session, run_id: str, kind: str | None = None) -> int:
     statement = update(Job).where(Job.run_id == run_id, Job.state == "queued")
     if kind is not None:
         statement = statement.where(Job.kind == kind)
-    result = db.execute(statement.values(state="done"))
-    return result.rowcount if isinstance(result, CursorResult) else 0
+    return changed_rows(db, statement.values(state="done"))
 
 
 def _hold(job: Job, holder: Holder, until: float) -> None:
     job.holder, job.holder_pid, job.holder_started, job.lease_until = holder.id, holder.pid, holder.started, until
 
 
-def _mine(job_id: int, holder: Holder) -> Update:
-    return update(Job).where(Job.id == job_id, Job.state == "leased", Job.holder == holder.id)
-
-
-def _changed(db: Session, statement: Update) -> bool:
-    result = db.execute(statement)
-    return isinstance(result, CursorResult) and result.rowcount == 1
+def _change_own(db: Session, job_id: int, holder: Holder, /, **values: Any) -> bool:
+    mine = update(Job).where(Job.id == job_id, Job.state == "leased", Job.holder == holder.id)
+    return changed_rows(db, mine.values(**values)) == 1

@@ -25,6 +25,7 @@ from typing import Any, Literal
 
 from benchmax.files.atomic import read_object, write_text
 from benchmax.platform.store.datadir import DataDir
+from benchmax.platform.store.uploads.blobs import link_or_copy
 
 SOCKET = "socket"
 MESSAGE_BYTES = 128 * 1024 * 1024
@@ -96,7 +97,11 @@ def create(data: DataDir, asked: Mapping[str, Any], inputs: Mapping[str, Path | 
     (temporary / "inputs").mkdir(parents=True, mode=0o700)
     try:
         for file, content in (inputs or {}).items():
-            _put(content, temporary / "inputs" / file)
+            target = temporary / "inputs" / file
+            if isinstance(content, bytes):
+                target.write_bytes(content)
+            else:
+                link_or_copy(content, target)
         write_text(temporary / "session.json", json.dumps({**asked, "created": time.time()}), private=True)
         temporary.rename(root / name)
     except BaseException:
@@ -136,15 +141,3 @@ def sweep(data: DataDir, ended_before: float) -> None:
 
 def _root(data: DataDir) -> Path:
     return data.root / "sessions"
-
-
-def _put(content: Path | bytes, target: Path) -> None:
-    if isinstance(content, bytes):
-        target.write_bytes(content)
-        return
-    try:
-        os.link(content, target)
-    except FileNotFoundError:
-        raise
-    except OSError:  # another disk
-        shutil.copyfile(content, target)

@@ -11,10 +11,11 @@ from typing import Any
 from sqlalchemy import exists, func, select
 from sqlalchemy.orm import Session
 
+from benchmax.platform.store.statements import get_if, get_locked
 from benchmax.platform.store.tables import Job, OneOffJob
 
-OPEN = ("queued", "active")
-KEPT = 50
+UNFINISHED = ("queued", "active")
+REPORTS_KEPT = 50
 """Reports kept of one subject."""
 
 
@@ -33,17 +34,12 @@ def start(
     row.reason = "waiting for the runner"
     db.add(row)
     db.flush()
-    job = Job(run_id=run_id, kind=kind, one_off_id=row.id, priority=1, slots=slots, max_attempts=2)
-    db.add(job)
-    _forget_old(db, owner_id, kind, subject)
+    db.add(Job(run_id=run_id, kind=kind, one_off_id=row.id, priority=1, slots=slots, max_attempts=2))
+    for old in of_subject(db, owner_id, kind, subject)[REPORTS_KEPT:]:
+        if old.status not in UNFINISHED:
+            db.delete(old)
     db.flush()
     return row
-
-
-def _forget_old(db: Session, owner_id: str, kind: str, subject: str) -> None:
-    for row in of_subject(db, owner_id, kind, subject)[KEPT:]:
-        if row.status not in OPEN:
-            db.delete(row)
 
 
 def of_subject(db: Session, owner_id: str, kind: str, subject: str) -> list[OneOffJob]:
@@ -55,14 +51,13 @@ def of_subject(db: Session, owner_id: str, kind: str, subject: str) -> list[OneO
 
 
 def find(db: Session, owner_id: str, kind: str, one_off_id: str) -> OneOffJob | None:
-    row = db.get(OneOffJob, one_off_id)
-    return row if row is not None and row.owner_id == owner_id and row.kind == kind else None
+    return get_if(db, OneOffJob, one_off_id, owner_id=owner_id, kind=kind)
 
 
 def going(db: Session, owner_id: str, kind: str) -> int:
     """How many of an owner's one-off jobs are not done."""
     query = select(func.count()).where(
-        OneOffJob.owner_id == owner_id, OneOffJob.kind == kind, OneOffJob.status.in_(OPEN)
+        OneOffJob.owner_id == owner_id, OneOffJob.kind == kind, OneOffJob.status.in_(UNFINISHED)
     )
     return db.scalar(query) or 0
 
@@ -86,9 +81,9 @@ def set_status(
     db: Session, one_off_id: str, status: str, reason: str = "", result: Mapping[str, Any] | None = None
 ) -> None:
     """Set its status; one that has ended stays as it is."""
-    row = db.get(OneOffJob, one_off_id, with_for_update=True, populate_existing=True)
-    if row is None or row.status not in OPEN:
+    row = get_locked(db, OneOffJob, one_off_id)
+    if row is None or row.status not in UNFINISHED:
         return
     row.status, row.reason = status, reason
     row.result = row.result if result is None else dict(result)
-    row.ended = None if status in OPEN else time.time()
+    row.ended = None if status in UNFINISHED else time.time()

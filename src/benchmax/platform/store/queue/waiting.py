@@ -5,28 +5,19 @@ from __future__ import annotations
 import time
 from typing import Any
 
-from sqlalchemy import CursorResult, exists, func, select, update
+from sqlalchemy import exists, func, select, update
 from sqlalchemy.orm import Session
 
-from benchmax.platform.store.queue.jobs import Holder
+from benchmax.platform.store.statements import changed_rows
 from benchmax.platform.store.tables import TERMINAL, Job, Run
+
+_LAUNCH_SECONDS = 60.0
 
 
 def anything_waits(db: Session, slots: int, fewest: int = 0) -> bool:
     """Whether a job could be leased now: a read, so that an idle runner takes no write lock."""
     waits = select(Job.id).where(Job.state == "queued", Job.available <= time.time(), Job.slots.between(fewest, slots))
     return db.scalars(waits.limit(1)).first() is not None
-
-
-def give_back(db: Session, job_id: int, holder: Holder, *, attempts: int, delay: float = 0.0) -> bool:
-    """Put a job back into the queue and say how many attempts count; False when the lease was lost."""
-    statement = (
-        update(Job)
-        .where(Job.id == job_id, Job.state == "leased", Job.holder == holder.id)
-        .values(state="queued", holder=None, lease_until=None, available=time.time() + delay, attempts=attempts)
-    )
-    result = db.execute(statement)
-    return isinstance(result, CursorResult) and result.rowcount == 1
 
 
 def to_drop(db: Session) -> list[Job]:
@@ -37,8 +28,7 @@ def to_drop(db: Session) -> list[Job]:
 
 def drop(db: Session, job_id: int) -> bool:
     """Mark a waiting job done; False when it no longer waits."""
-    result = db.execute(update(Job).where(Job.id == job_id, Job.state == "queued").values(state="done"))
-    return isinstance(result, CursorResult) and result.rowcount == 1
+    return changed_rows(db, update(Job).where(Job.id == job_id, Job.state == "queued").values(state="done")) == 1
 
 
 def waiting_runs(db: Session) -> list[tuple[str, str]]:
@@ -49,14 +39,14 @@ def waiting_runs(db: Session) -> list[tuple[str, str]]:
         .where(Job.state == "queued", Job.kind == "train", Job.attempts == 0, Run.status == "pending")
         .order_by(Job.priority.desc(), Job.id)
     )
-    return [(row[0], row[1]) for row in db.execute(query)]
+    return list(db.execute(query))
 
 
-def without_job(db: Session, older_than: float = 60.0) -> list[str]:
-    """Runs that have not ended and have no job to finish them."""
+def without_job(db: Session) -> list[str]:
+    """Runs that have not ended, have no job to finish them, and are not just being launched."""
     open_job = exists().where(Job.run_id == Run.id, Job.kind == "train", Job.state != "done")
     query = select(Run.id).where(
-        Run.status.not_in(TERMINAL), Run.deleted.is_(None), Run.updated < time.time() - older_than, ~open_job
+        Run.status.not_in(TERMINAL), Run.deleted.is_(None), Run.updated < time.time() - _LAUNCH_SECONDS, ~open_job
     )
     return list(db.scalars(query))
 
@@ -71,7 +61,4 @@ def counts(db: Session) -> dict[str, Any]:
     """How many runs there are by status, and jobs by state."""
     runs = select(Run.status, func.count()).where(Run.deleted.is_(None)).group_by(Run.status)
     jobs = select(Job.state, func.count()).where(Job.state != "done").group_by(Job.state)
-    return {
-        "runs": {row[0]: row[1] for row in db.execute(runs)},
-        "jobs": {row[0]: row[1] for row in db.execute(jobs)},
-    }
+    return {"runs": dict(db.execute(runs).all()), "jobs": dict(db.execute(jobs).all())}

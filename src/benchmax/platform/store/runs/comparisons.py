@@ -4,20 +4,18 @@ from __future__ import annotations
 
 from collections import defaultdict
 
-from sqlalchemy import func, select
+from sqlalchemy import select
 from sqlalchemy.orm import Session
 
 from benchmax.evaluation.compare import TOTAL, Difference
+from benchmax.platform.store.runs.rollouts import at_latest_step
 from benchmax.platform.store.tables import RolloutRow
 
 
 def scores(db: Session, run_id: str, *, mode: str = "eval", eval_id: str = "") -> dict[str, list[dict[str, float]]]:
     """The scored rollouts of a mode's latest step."""
-    scope = (RolloutRow.run_id == run_id, RolloutRow.mode == mode, RolloutRow.eval_id == eval_id)
-    step = db.scalar(select(func.max(RolloutRow.step)).where(*scope))
-    query = select(RolloutRow.example_id, RolloutRow.reward, RolloutRow.components).where(
-        *scope, RolloutRow.step == step, RolloutRow.reward.is_not(None)
-    )
+    columns = select(RolloutRow.example_id, RolloutRow.reward, RolloutRow.components)
+    query = columns.where(at_latest_step(db, run_id, mode, eval_id), RolloutRow.reward.is_not(None))
     found: dict[str, list[dict[str, float]]] = defaultdict(list)
     for example_id, reward, components in db.execute(query):
         assert reward is not None

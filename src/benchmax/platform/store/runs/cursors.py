@@ -2,23 +2,36 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
+
 from sqlalchemy import delete, select
 from sqlalchemy.orm import Session
 
-from benchmax.platform.store.tables import Cursor
+from benchmax.platform.store.statements import upsert
+from benchmax.platform.store.tables import Cursor, Run
 
 
-def of_run(db: Session, run_id: str) -> dict[str, Cursor]:
-    """All cursors of a run by file name, relative to the run directory."""
-    return {cursor.file: cursor for cursor in db.scalars(select(Cursor).where(Cursor.run_id == run_id))}
+def of_run(db: Session, run_id: str) -> dict[str, tuple[int, int]]:
+    """Offset and fingerprint of each file that was read, by its name relative to the run directory."""
+    return {each.file: (each.offset, each.inode) for each in db.scalars(select(Cursor).where(Cursor.run_id == run_id))}
 
 
-def move(db: Session, run_id: str, file: str, offset: int, inode: int = 0) -> None:
-    """Remember that `file` was read up to `offset`; a new inode means that it was replaced."""
-    db.merge(Cursor(run_id=run_id, file=file, offset=offset, inode=inode))
+def locked_offsets(db: Session, run_id: str, files: Sequence[str]) -> dict[str, int]:
+    """How far these files were read. Another reader of the run waits until this transaction ends."""
+    db.execute(select(Run.id).where(Run.id == run_id).with_for_update())
+    query = select(Cursor.file, Cursor.offset).where(Cursor.run_id == run_id, Cursor.file.in_(files))
+    return dict(db.execute(query).all())
 
 
-def forget(db: Session, run_id: str, file: str | None = None) -> None:
-    """Read a file, or all of them, from the start again."""
-    query = delete(Cursor).where(Cursor.run_id == run_id)
-    db.execute(query if file is None else query.where(Cursor.file == file))
+def move(db: Session, run_id: str, read: Mapping[str, tuple[int, int]]) -> None:
+    """Remember offset and fingerprint of each file; another fingerprint means that it was replaced."""
+    rows = [
+        {"run_id": run_id, "file": file, "offset": offset, "inode": fingerprint}
+        for file, (offset, fingerprint) in read.items()
+    ]
+    upsert(db, Cursor, rows, key=("run_id", "file"))
+
+
+def forget(db: Session, run_id: str, file: str) -> None:
+    """Read a file from the start again."""
+    db.execute(delete(Cursor).where(Cursor.run_id == run_id, Cursor.file == file))

@@ -10,24 +10,20 @@ from typing import Any
 from sqlalchemy import select
 from sqlalchemy.orm import Session
 
-from benchmax.platform.store.runs import events
+from benchmax.platform.store.runs import events, runs
+from benchmax.platform.store.statements import get_if, get_locked
 from benchmax.platform.store.tables import TERMINAL, Eval
 
 MODE = "external-eval"
-WAITING = "waiting for a free slot"
 
 
 def create(
-    db: Session,
-    run_id: str,
-    *,
-    model: str,
-    name: str = "",
-    options: Mapping[str, Any] | None = None,
-    total: int = 0,
+    db: Session, run_id: str, *, model: str, name: str = "", options: Mapping[str, Any] | None = None, total: int = 0
 ) -> Eval:
     """A new eval, `pending`. The caller enqueues its job (`jobs.enqueue(kind="eval", eval_id=…)`)."""
-    row = Eval(run_id=run_id, model=model, name=name or model, options=dict(options or {}), total=total, reason=WAITING)
+    row = Eval(
+        run_id=run_id, model=model, name=name or model, options=dict(options or {}), total=total, reason=runs.WAITING
+    )
     db.add(row)
     db.flush()
     return row
@@ -38,8 +34,7 @@ def of_run(db: Session, run_id: str) -> list[Eval]:
 
 
 def get(db: Session, run_id: str, eval_id: str) -> Eval | None:
-    row = db.get(Eval, eval_id)
-    return row if row is not None and row.run_id == run_id else None
+    return get_if(db, Eval, eval_id, run_id=run_id)
 
 
 def set_progress(
@@ -53,7 +48,7 @@ def set_progress(
     summary: Mapping[str, Any] | None = None,
 ) -> None:
     """Set the eval's progress; an ended one stays as it is. A change of status is sent to the run's live readers."""
-    row = db.get(Eval, eval_id, with_for_update=True, populate_existing=True)
+    row = get_locked(db, Eval, eval_id)
     if row is None or row.status in TERMINAL:
         return
     row.done = row.done if done is None else done

@@ -7,10 +7,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from sqlalchemy import bindparam, delete, func, select
-from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.orm import Session
 
-from benchmax.platform.store.tables import Base, MetricName, MetricValue
+from benchmax.platform.store.statements import upsert
+from benchmax.platform.store.tables import MetricName, MetricValue
 from benchmax.platform.store.text import clean
 
 _NAME_CHARS = 300
@@ -21,25 +21,16 @@ _OF_MODE = (
     .where(MetricName.run_id == bindparam("run_id"), MetricName.mode == bindparam("mode"))
     .order_by(MetricName.name)
 )
-_POINTS = (
-    select(MetricValue.step, MetricValue.value)
-    .where(MetricValue.run_id == bindparam("run_id"), MetricValue.series_id == bindparam("series_id"))
-    .order_by(MetricValue.step)
-)
+_OF_METRIC = (MetricValue.run_id == bindparam("run_id"), MetricValue.series_id == bindparam("series_id"))
+_POINTS = select(MetricValue.step, MetricValue.value).where(*_OF_METRIC).order_by(MetricValue.step)
+_SPREAD = (func.avg(MetricValue.value), func.min(MetricValue.value), func.max(MetricValue.value))
 _BUCKETS = (
-    select(
-        func.max(MetricValue.step),
-        func.avg(MetricValue.value),
-        func.min(MetricValue.value),
-        func.max(MetricValue.value),
-    )
-    .where(MetricValue.run_id == bindparam("run_id"), MetricValue.series_id == bindparam("series_id"))
+    select(func.max(MetricValue.step), *_SPREAD)
+    .where(*_OF_METRIC)
     .group_by((MetricValue.step - bindparam("first")) // bindparam("width"))
     .order_by(func.max(MetricValue.step))
 )
-_SPAN = select(func.min(MetricValue.step), func.max(MetricValue.step)).where(
-    MetricValue.run_id == bindparam("run_id"), MetricValue.series_id == bindparam("series_id")
-)
+_SPAN = select(func.min(MetricValue.step), func.max(MetricValue.step)).where(*_OF_METRIC)
 _MODES = select(MetricName.mode).where(MetricName.run_id == bindparam("run_id")).distinct().order_by(MetricName.mode)
 
 
@@ -66,7 +57,7 @@ def record(db: Session, run_id: str, lines: Iterable[MetricLine]) -> int:
         {"run_id": run_id, "series_id": series_id, "step": step, "value": value, "time": at}
         for (series_id, step), (value, at) in rows.items()
     ]
-    write_all(db, MetricValue, points, key=("run_id", "series_id", "step"))
+    upsert(db, MetricValue, points, key=("run_id", "series_id", "step"))
     return len(points)
 
 
@@ -82,21 +73,16 @@ def encoded(db: Session, run_id: str, mode: str, buckets: int | None = None) -> 
     parts = []
     for series_id, name in series:
         of = {"run_id": run_id, "series_id": series_id}
-        rows = _whole(db, of) if buckets is None else _bucketed(db, of, buckets)
+        if buckets is None:
+            rows = [f'{{"step":{step},"value":{value!r}}}' for step, value in db.execute(_POINTS, of)]
+        else:
+            rows = [
+                f'{{"step":{step},"value":{mean:.9g},"min":{least:.9g},"max":{most:.9g}}}'
+                for step, mean, least, most in _in_buckets(db, of, buckets)
+            ]
         if rows:
             parts.append(f"{json.dumps(name)}:[{','.join(rows)}]")
     return f"{{{','.join(parts)}}}".encode()
-
-
-def _whole(db: Session, of: Mapping[str, Any]) -> list[str]:
-    return [f'{{"step":{step},"value":{value!r}}}' for step, value in db.execute(_POINTS, of)]
-
-
-def _bucketed(db: Session, of: Mapping[str, Any], buckets: int) -> list[str]:
-    return [
-        f'{{"step":{step},"value":{mean:.9g},"min":{least:.9g},"max":{most:.9g}}}'
-        for step, mean, least, most in _in_buckets(db, of, buckets)
-    ]
 
 
 def _in_buckets(db: Session, of: Mapping[str, Any], buckets: int) -> Sequence[Any]:
@@ -136,28 +122,12 @@ def drop_from(db: Session, run_id: str, mode: str, step: int) -> None:
     )
 
 
-def write_all(db: Session, table: type[Base], rows: Sequence[Mapping[str, Any]], key: Sequence[str]) -> None:
-    """Insert rows; those whose key is there already are replaced, or left alone when the key is all there is."""
-    if not rows:
-        return
-    dialect = postgresql if db.get_bind().dialect.name == "postgresql" else sqlite
-    statement = dialect.insert(table)
-    replaced = {name: statement.excluded[name] for name in rows[0] if name not in key}
-    if replaced:
-        statement = statement.on_conflict_do_update(index_elements=key, set_=replaced)
-    else:
-        statement = statement.on_conflict_do_nothing(index_elements=key)
-    # Through the connection: the driver's executemany, several times faster than one long VALUES.
-    db.flush()
-    db.connection().execute(statement, rows)
-
-
 def _series_ids(db: Session, run_id: str, wanted: set[tuple[str, str]]) -> dict[tuple[str, str], int]:
     ids = _known_series(db, run_id)
     missing = sorted(wanted - ids.keys())
     if missing:
         rows = [{"run_id": run_id, "mode": mode, "name": name} for mode, name in missing]
-        write_all(db, MetricName, rows, key=("run_id", "mode", "name"))
+        upsert(db, MetricName, rows, key=("run_id", "mode", "name"))
         ids = _known_series(db, run_id)
     return ids
 

@@ -11,8 +11,9 @@ import json
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from itertools import groupby
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any
 
 from sqlalchemy import Text, case, cast, func, select
 from sqlalchemy.orm import Session
@@ -24,7 +25,7 @@ from benchmax.platform.store.text import clean
 
 SEARCH_SECONDS = 2.0
 SEARCH_ROWS = 20_000
-AROUND = 60
+CONTEXT_CHARS = 60
 """Characters shown on either side of a find."""
 _MOST_FACETS = 200
 _SEARCHED = ("messages", "task", "error", "logs", "unscored", "tool_events", "discarded")
@@ -81,8 +82,8 @@ def search(
     wanted = json.dumps(text, ensure_ascii=False)[1:-1].lower()
     for row, line in _lines(run_dir, rows):
         found.searched += 1
-        if wanted in line.lower() and (words := _words(line, text.lower())) is not None:
-            found.rows.append((row, words))
+        if wanted in line.lower() and (excerpt := _excerpt(line, text.lower())) is not None:
+            found.rows.append((row, excerpt))
         if len(found.rows) >= limit or time.monotonic() > until:
             break
     return found
@@ -90,34 +91,19 @@ def search(
 
 def _lines(run_dir: Path, rows: Sequence[RolloutRow]) -> Iterator[tuple[RolloutRow, str]]:
     """Each row with its record's line; with what the index has when the file is gone."""
-    name, file = "", None
-    try:
-        for row in rows:
-            if row.file != name:
-                if file is not None:
-                    file.close()
-                name, file = row.file, _open(run_dir, row.file)
-            yield row, _read(file, row)
-    finally:
-        if file is not None:
-            file.close()
+    for name, of_file in groupby(rows, key=lambda row: row.file):
+        try:
+            file = open_plain(run_dir, name)
+        except OSError:
+            yield from ((row, row.prompt_text) for row in of_file)
+            continue
+        with file:
+            for row in of_file:
+                file.seek(row.offset)
+                yield row, file.read(row.length).decode("utf-8", "replace")
 
 
-def _open(root: Path, name: str) -> BinaryIO | None:
-    try:
-        return open_plain(root, name)
-    except OSError:
-        return None
-
-
-def _read(file: BinaryIO | None, row: RolloutRow) -> str:
-    if file is None:
-        return row.prompt_text
-    file.seek(row.offset)
-    return file.read(row.length).decode("utf-8", "replace")
-
-
-def _words(line: str, wanted: str) -> str | None:
+def _excerpt(line: str, wanted: str) -> str | None:
     """The text around `wanted` in a record's texts; None when it is only among the names of its fields."""
     try:
         record = json.loads(line)
@@ -145,5 +131,5 @@ def _texts(value: Any) -> Iterator[str]:
 
 
 def _around(text: str, at: int, length: int) -> str:
-    start, end = max(0, at - AROUND), at + length + AROUND
+    start, end = max(0, at - CONTEXT_CHARS), at + length + CONTEXT_CHARS
     return clean(f"{'…' if start else ''}{text[start:end]}{'…' if end < len(text) else ''}")

@@ -14,7 +14,7 @@ from sqlalchemy.orm import Session
 
 from benchmax.envs.reward_helpers import content_text
 from benchmax.files.links import open_plain
-from benchmax.platform.store.runs.metrics import write_all
+from benchmax.platform.store.statements import upsert
 from benchmax.platform.store.tables import EnvLog, RolloutRow
 from benchmax.platform.store.text import clean, clean_json
 
@@ -75,7 +75,7 @@ def logs_of(record: Mapping[str, Any]) -> list[dict[str, Any]]:
 def index(db: Session, run_id: str, rows: Iterable[Mapping[str, Any]]) -> int:
     """Write index rows (`row_of`); a rollout that is known already is replaced. Returns the number of rows."""
     unique = {row["id"]: {"run_id": run_id, **row} for row in rows}
-    write_all(db, RolloutRow, list(unique.values()), key=("run_id", "id"))
+    upsert(db, RolloutRow, list(unique.values()), key=("run_id", "id"))
     return len(unique)
 
 
@@ -89,14 +89,12 @@ def add_logs(db: Session, run_id: str, rows: Iterable[Mapping[str, Any]]) -> int
 
 def drop_file(db: Session, run_id: str, file: str) -> None:
     """Delete all rollouts of one file, and their logs: the trainer moved it aside."""
-    gone = select(RolloutRow.id).where(RolloutRow.run_id == run_id, RolloutRow.file == file)
-    db.execute(delete(EnvLog).where(EnvLog.run_id == run_id, EnvLog.rollout_id.in_(gone)))
-    db.execute(delete(RolloutRow).where(RolloutRow.run_id == run_id, RolloutRow.file == file))
+    drop(db, run_id, RolloutRow.file == file)
 
 
-def drop_from(db: Session, run_id: str, mode: str, step: int) -> None:
-    """Delete rollouts of `mode` at `step` and later, and their logs: the trainer returned to a checkpoint."""
-    gone = and_(RolloutRow.run_id == run_id, RolloutRow.mode == mode, RolloutRow.step >= step)
+def drop(db: Session, run_id: str, condition: ColumnElement[bool]) -> None:
+    """Delete the rollouts that meet a condition, and their logs."""
+    gone = and_(RolloutRow.run_id == run_id, condition)
     ids = select(RolloutRow.id).where(gone)
     db.execute(delete(EnvLog).where(EnvLog.run_id == run_id, EnvLog.rollout_id.in_(ids)))
     db.execute(delete(RolloutRow).where(gone))
@@ -137,13 +135,9 @@ def matching(
     component: str | None = None,
 ) -> ColumnElement[bool]:
     """What a list can filter on, as a condition; the bounds are of the reward, or of one `component` of it."""
-    wanted = [_of(run_id, mode, eval_id)]
-    if step is not None:
-        wanted.append(RolloutRow.step == step)
-    if example_id is not None:
-        wanted.append(RolloutRow.example_id == example_id)
-    if termination is not None:
-        wanted.append(RolloutRow.termination == termination)
+    wanted = [of_mode(run_id, mode, eval_id)]
+    equal = ((RolloutRow.step, step), (RolloutRow.example_id, example_id), (RolloutRow.termination, termination))
+    wanted += [column == value for column, value in equal if value is not None]
     if failed is not None:
         wanted.append(RolloutRow.ok.is_(not failed))
     if tool is not None:
@@ -168,11 +162,11 @@ _NEWEST = (RolloutRow.step.desc(), RolloutRow.example_id, RolloutRow.sample)
 
 def ordered(order: str, component: str | None = None) -> tuple[Any, ...]:
     """How a list can be ordered; what is unscored is neither good nor bad and comes last."""
-    pay = _reward(component)
+    reward = _reward(component)
     orders = {
         "newest": (),
-        "worst": (pay.is_(None), pay),
-        "best": (pay.is_(None), pay.desc()),
+        "worst": (reward.is_(None), reward),
+        "best": (reward.is_(None), reward.desc()),
         "longest": (RolloutRow.tokens.desc(),),
     }
     return (*orders[order], *_NEWEST)
@@ -191,7 +185,7 @@ def summary(
     db: Session, run_id: str, *, mode: str, eval_id: str = "", limit: int = 50, offset: int = 0
 ) -> list[dict[str, Any]]:
     """`{promptMessageId, promptText, rewardHistory[{step, meanReward}]}` for each example, in the order first seen."""
-    scope = _of(run_id, mode, eval_id)
+    scope = of_mode(run_id, mode, eval_id)
     first = func.min(RolloutRow.n)
     listed = select(RolloutRow.example_id, first).where(scope).group_by(RolloutRow.example_id).order_by(first)
     examples = db.execute(listed.limit(limit).offset(offset)).all()
@@ -214,7 +208,7 @@ def summary(
 
 def examples(db: Session, run_id: str, *, mode: str, eval_id: str = "", limit: int = 50, offset: int = 0) -> list[str]:
     """Ids of the examples, in the order first seen."""
-    query = select(RolloutRow.example_id).where(_of(run_id, mode, eval_id)).group_by(RolloutRow.example_id)
+    query = select(RolloutRow.example_id).where(of_mode(run_id, mode, eval_id)).group_by(RolloutRow.example_id)
     return list(db.scalars(query.order_by(func.min(RolloutRow.n)).limit(limit).offset(offset)))
 
 
@@ -222,12 +216,9 @@ def groups(
     db: Session, run_id: str, example_ids: Sequence[str], *, mode: str, eval_id: str = ""
 ) -> list[dict[str, Any]]:
     """The rollouts of these examples at the mode's latest step, one group for each example that has some."""
-    scope = _of(run_id, mode, eval_id)
-    step = db.scalar(select(func.max(RolloutRow.step)).where(scope))
+    latest = at_latest_step(db, run_id, mode, eval_id)
     rows = db.scalars(
-        select(RolloutRow)
-        .where(scope, RolloutRow.step == step, RolloutRow.example_id.in_(example_ids))
-        .order_by(RolloutRow.sample)
+        select(RolloutRow).where(latest, RolloutRow.example_id.in_(example_ids)).order_by(RolloutRow.sample)
     )
     found: dict[str, list[RolloutRow]] = defaultdict(list)
     for row in rows:
@@ -242,20 +233,21 @@ def _group(example_id: str, rows: Sequence[RolloutRow]) -> dict[str, Any]:
         "prompt_text": rows[0].prompt_text,
         "mean_reward": fmean(scored) if scored else None,
         "rollouts": [{"id": row.id, "step": row.step, "total_reward": row.reward} for row in rows],
-        "components": _component_means(rows),
+        "components": _means(row.components for row in rows),
     }
 
 
-def _component_means(rows: Sequence[RolloutRow]) -> dict[str, float]:
+def _means(rollouts: Iterable[Mapping[str, float]]) -> dict[str, float]:
+    """The mean of each reward component."""
     values: dict[str, list[float]] = defaultdict(list)
-    for row in rows:
-        for name, value in row.components.items():
+    for components in rollouts:
+        for name, value in components.items():
             values[name].append(value)
     return {name: fmean(each) for name, each in sorted(values.items())}
 
 
 def count_examples(db: Session, run_id: str, *, mode: str, eval_id: str = "") -> int:
-    query = select(func.count(RolloutRow.example_id.distinct())).where(_of(run_id, mode, eval_id))
+    query = select(func.count(RolloutRow.example_id.distinct())).where(of_mode(run_id, mode, eval_id))
     return db.scalar(query) or 0
 
 
@@ -263,7 +255,7 @@ def heatmap(db: Session, run_id: str, example_id: str, *, mode: str, eval_id: st
     """`[{id, step, totalReward}]`: every rollout of one example."""
     query = (
         select(RolloutRow.id, RolloutRow.step, RolloutRow.reward, RolloutRow.sample)
-        .where(_of(run_id, mode, eval_id), RolloutRow.example_id == example_id)
+        .where(of_mode(run_id, mode, eval_id), RolloutRow.example_id == example_id)
         .order_by(RolloutRow.step, RolloutRow.sample)
         .limit(_MOST_CELLS)
     )
@@ -275,7 +267,7 @@ def heatmap(db: Session, run_id: str, example_id: str, *, mode: str, eval_id: st
 
 def mode_average(db: Session, run_id: str, *, mode: str, eval_id: str = "") -> dict[str, Any]:
     """`{avg, count, scored, latestStep, latestAvg}`; an average of nothing is None."""
-    scope = _of(run_id, mode, eval_id)
+    scope = of_mode(run_id, mode, eval_id)
     counts = select(func.avg(RolloutRow.reward), func.count(), func.count(RolloutRow.reward), func.max(RolloutRow.step))
     average, count, scored, step = db.execute(counts.where(scope)).one()
     latest = db.scalar(select(func.avg(RolloutRow.reward)).where(scope, RolloutRow.step == step))
@@ -284,15 +276,8 @@ def mode_average(db: Session, run_id: str, *, mode: str, eval_id: str = "") -> d
 
 def component_averages(db: Session, run_id: str, *, mode: str, eval_id: str = "") -> dict[str, float] | None:
     """The mean of each reward component at the latest step; None when there is no step."""
-    scope = _of(run_id, mode, eval_id)
-    step = db.scalar(select(func.max(RolloutRow.step)).where(scope))
-    if step is None:
-        return None
-    values: dict[str, list[float]] = defaultdict(list)
-    for components in db.scalars(select(RolloutRow.components).where(scope, RolloutRow.step == step)):
-        for name, value in components.items():
-            values[name].append(value)
-    return {name: fmean(each) for name, each in sorted(values.items())}
+    found = db.scalars(select(RolloutRow.components).where(at_latest_step(db, run_id, mode, eval_id))).all()
+    return _means(found) if found else None
 
 
 def modes(db: Session, run_id: str) -> list[str]:
@@ -320,8 +305,15 @@ def _modes() -> Select[Any]:
 _MODES = _modes()
 
 
-def _of(run_id: str, mode: str, eval_id: str) -> ColumnElement[bool]:
+def of_mode(run_id: str, mode: str, eval_id: str) -> ColumnElement[bool]:
     return and_(RolloutRow.run_id == run_id, RolloutRow.mode == mode, RolloutRow.eval_id == eval_id)
+
+
+def at_latest_step(db: Session, run_id: str, mode: str, eval_id: str) -> ColumnElement[bool]:
+    """The rollouts of the latest step of a mode, as a condition."""
+    scope = of_mode(run_id, mode, eval_id)
+    step = db.scalar(select(func.max(RolloutRow.step)).where(scope))
+    return and_(scope, RolloutRow.step == step)
 
 
 def _prompt_text(record: Mapping[str, Any]) -> str:

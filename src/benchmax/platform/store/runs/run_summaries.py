@@ -37,7 +37,7 @@ class RunSummary:
     """Share of the latest step's rollouts."""
 
     def seconds_left(self, total_steps: int | None, worked: float) -> float | None:
-        """At the speed so far; None when two steps are not there yet.
+        """How long the rest takes at the speed so far; None before the second step.
 
         Between two values the run may have stood still for days, but not in the seconds it has `worked`.
         """

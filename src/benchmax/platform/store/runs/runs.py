@@ -4,49 +4,28 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Mapping, Sequence
 from typing import Any
 
-from sqlalchemy import Text, bindparam, case, cast, delete, func, or_, select, update
+from sqlalchemy import Text, bindparam, case, cast, delete, or_, select, update
 from sqlalchemy.orm import Session
 
 from benchmax.platform.store.accounts import webhooks
 from benchmax.platform.store.runs import events
+from benchmax.platform.store.statements import get_locked
 from benchmax.platform.store.tables import TERMINAL, Event, Run, Secret
 from benchmax.platform.store.text import clean
 
 _BY_ID = select(Run).where(Run.id == bindparam("run_id"), Run.deleted.is_(None))  # asked with nearly every request
-PATH_NAMES = ("env_cls_path", "env_metadata_path", "train_dataset_path", "eval_dataset_path")
+
+WAITING = "waiting for a free slot"
 
 
-def create(
-    db: Session,
-    *,
-    owner_id: str,
-    name: str,
-    kind: str,
-    args: Mapping[str, Any],
-    paths: Mapping[str, str],
-    blobs: Mapping[str, str],
-    total_steps: int | None = None,
-    reason: str = "waiting for a free slot",
-    asked: Mapping[str, Any] | None = None,
-    parent: Mapping[str, Any] | None = None,
-) -> Run:
-    """A new run, `pending`, with its first event. The caller enqueues its job (`jobs.enqueue`)."""
-    run = Run(
-        owner_id=owner_id,
-        name=name,
-        kind=kind,
-        args=dict(args),
-        paths=dict(paths),
-        blobs=dict(blobs),
-        total_steps=total_steps,
-        reason=reason,
-        activity=reason,
-        asked=dict(asked or {}),
-        parent=dict(parent or {}),
-    )
+def create(db: Session, *, owner_id: str, name: str, kind: str, reason: str = WAITING, **columns: Any) -> Run:
+    """A new run, `pending`, with its first event; `columns` are others of `Run`, such as `args` and `paths`.
+
+    The caller enqueues its job (`jobs.enqueue`).
+    """
+    run = Run(owner_id=owner_id, name=name, kind=kind, reason=reason, activity=reason, **columns)
     db.add(run)
     db.flush()
     events.append(db, run.id, "training.pending", reason)
@@ -104,7 +83,7 @@ def set_status(db: Session, run_id: str, status: str, reason: str = "", **data: 
 
     A run that ended stays as it is: a late `active` of a dying child changes nothing. `reopen` is the way back.
     """
-    run = db.get(Run, run_id, with_for_update=True, populate_existing=True)
+    run = get_locked(db, Run, run_id)
     if run is None or run.status in TERMINAL or (run.status == status and run.reason == reason):
         return False
     now, reason = time.time(), clean(reason)
@@ -141,7 +120,7 @@ def add_errors(db: Session, run_id: str, count: int) -> None:
 
 def request_cancel(db: Session, run_id: str) -> bool:
     """Ask the runner to stop a run; False when it has ended or was asked before."""
-    run = db.get(Run, run_id, with_for_update=True, populate_existing=True)
+    run = get_locked(db, Run, run_id)
     if run is None or run.status in TERMINAL or run.cancel_requested is not None:
         return False
     run.cancel_requested = run.updated = time.time()
@@ -150,19 +129,19 @@ def request_cancel(db: Session, run_id: str) -> bool:
     return True
 
 
-def reopen(db: Session, run_id: str, reason: str = "waiting for a free slot") -> bool:
+def reopen(db: Session, run_id: str) -> bool:
     """Make an ended run `pending` again, to be resumed; False when it has not ended.
 
     The time it stood still does not count: it starts anew, by as much earlier as it had worked before.
     """
-    run = db.get(Run, run_id, with_for_update=True, populate_existing=True)
+    run = get_locked(db, Run, run_id)
     if run is None or run.status not in TERMINAL:
         return False
     worked = 0.0 if run.started is None or run.ended is None else max(0.0, run.ended - run.started)
-    run.status, run.reason, run.activity = "pending", reason, reason
+    run.status, run.reason, run.activity = "pending", WAITING, WAITING
     run.started = run.ended = run.cancel_requested = None
     run.updated = time.time()
-    events.append(db, run_id, "training.resuming", reason, data={"worked": worked})
+    events.append(db, run_id, "training.resuming", WAITING, data={"worked": worked})
     return True
 
 
@@ -173,19 +152,10 @@ def _worked_before(db: Session, run_id: str) -> float:
     return float((data or {}).get("worked") or 0.0)
 
 
-def to_cancel(db: Session, run_ids: Sequence[str]) -> list[str]:
-    """Which of these runs are to be stopped: asked to, deleted, or gone from the table."""
-    if not run_ids:
-        return []
-    going = db.scalars(select(Run.id).where(Run.id.in_(run_ids), Run.cancel_requested.is_(None), Run.deleted.is_(None)))
-    kept = set(going)
-    return [run_id for run_id in run_ids if run_id not in kept]
-
-
-def unfinished(db: Session) -> list[Run]:
-    """Runs that are pending, active or about to be removed: what a runner looks after when it starts."""
-    query = select(Run).where(or_(Run.status.not_in(TERMINAL), Run.deleted.is_not(None)))
-    return list(db.scalars(query.order_by(Run.created)))
+def is_to_stop(db: Session, run_id: str) -> bool:
+    """Whether the run was asked to stop, was deleted, or is gone from the table."""
+    run = get(db, run_id)
+    return run is None or run.cancel_requested is not None
 
 
 def mark_deleted(db: Session, run_id: str) -> None:
@@ -201,9 +171,3 @@ def remove(db: Session, run_id: str) -> None:
     run = db.get(Run, run_id)
     if run is not None:
         db.delete(run)
-
-
-def count_open(db: Session, owner_id: str) -> int:
-    """The owner's runs that have not ended."""
-    query = select(func.count()).where(Run.owner_id == owner_id, Run.status.not_in(TERMINAL), Run.deleted.is_(None))
-    return db.scalar(query) or 0

@@ -10,19 +10,20 @@ import hashlib
 import os
 import re
 import secrets
+import shutil
 import time
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
-from types import TracebackType
 from typing import Self
 
-from sqlalchemy import delete, select
+from sqlalchemy import ColumnElement, select
 from sqlalchemy.orm import Session
 
 from benchmax.errors import UsageError
-from benchmax.platform.store.accounts.users import digest, works
-from benchmax.platform.store.runs.metrics import write_all
+from benchmax.files.atomic import replacing
+from benchmax.platform.store.accounts.users import create_token, digest, works
+from benchmax.platform.store.statements import get_locked, upsert
 from benchmax.platform.store.tables import ApiKey, Blob, BlobPath, Upload, User
 
 PATH_CHARS = 500
@@ -70,11 +71,9 @@ class BlobStore:
     def sweep(self, older_than: float = 86_400.0) -> None:
         """Remove what broken uploads left."""
         for path in self.root.glob(".tmp-*"):
-            try:
+            with suppress(FileNotFoundError):
                 if path.stat().st_mtime < time.time() - older_than:
                     path.unlink()
-            except FileNotFoundError:
-                continue
 
 
 class Incoming:
@@ -105,15 +104,24 @@ class Incoming:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self._file.close()
         self._path.unlink(missing_ok=True)
 
 
 def _private(path: str, flags: int) -> int:
     return os.open(path, flags | os.O_CLOEXEC, 0o600)
+
+
+def link_or_copy(source: Path, target: Path) -> None:
+    """Link a file, so that it stays whatever becomes of the source; copy it from another disk, in one step."""
+    try:
+        os.link(source, target)
+    except FileNotFoundError:
+        raise
+    except OSError:
+        with source.open("rb") as file, replacing(target) as copy:
+            shutil.copyfileobj(file, copy)
 
 
 # Rows
@@ -123,26 +131,14 @@ def create_upload(
     db: Session, owner_id: str, path: str, mime_type: str, seconds: float, key_id: str | None = None
 ) -> tuple[str, Upload]:
     """A token that lets its bearer PUT one file to `path`, once, while the key that asked for it works."""
-    db.execute(delete(Upload).where(Upload.expires <= time.time() - 3600))
-    token = secrets.token_urlsafe(32)
-    row = Upload(
-        digest=digest(token),
-        owner_id=owner_id,
-        path=check_path(path),
-        mime_type=mime_type,
-        expires=time.time() + seconds,
-        key_id=key_id,
-    )
-    db.add(row)
-    return token, row
+    columns = {"owner_id": owner_id, "path": check_path(path), "mime_type": mime_type, "key_id": key_id}
+    return create_token(db, Upload, seconds, **columns)
 
 
 def claim_upload(db: Session, token: str) -> Upload | None:
     """Use the token up; None when it is unknown, used or too old."""
-    row = db.scalars(select(Upload).where(Upload.digest == digest(token)).with_for_update()).one_or_none()
-    if row is None or row.used or row.expires <= time.time():
-        return None
-    if not is_allowed(db, row):
+    row = get_locked(db, Upload, digest(token))
+    if row is None or row.used or row.expires <= time.time() or not is_allowed(db, row):
         return None
     row.used = True
     return row
@@ -164,29 +160,29 @@ def reopen_upload(db: Session, upload: Upload) -> None:
 
 
 def name_blob(db: Session, upload: Upload, sha256: str, size: int) -> None:
-    """Let the upload's path name the blob."""
-    write_all(db, Blob, [{"sha256": sha256, "size": size, "created": time.time()}], key=("sha256",))
-    row = {
-        "owner_id": upload.owner_id,
-        "path": upload.path,
-        "sha256": sha256,
-        "mime_type": upload.mime_type,
-        "updated": time.time(),
-    }
-    write_all(db, BlobPath, [row], key=("owner_id", "path"))
+    """Give the blob the upload's path."""
+    note_nameless(db, sha256, size)
+    named = {"owner_id": upload.owner_id, "path": upload.path, "mime_type": upload.mime_type}
+    upsert(db, BlobPath, [named | {"sha256": sha256, "updated": time.time()}], key=("owner_id", "path"))
+
+
+def note_nameless(db: Session, sha256: str, size: int) -> None:
+    """Remember a file that has no path, so that `uploads.sweep` finds it."""
+    upsert(db, Blob, [{"sha256": sha256, "size": size, "created": time.time()}], key=("sha256",))
 
 
 def find(db: Session, owner_id: str, path: str) -> tuple[BlobPath, Blob] | None:
     """The owner's blob of that path."""
     query = select(BlobPath, Blob).join(Blob, Blob.sha256 == BlobPath.sha256)
-    found = db.execute(query.where(BlobPath.owner_id == owner_id, BlobPath.path == path)).one_or_none()
-    return None if found is None else (found[0], found[1])
+    return db.execute(query.where(BlobPath.owner_id == owner_id, BlobPath.path == path)).one_or_none()
 
 
-def paths_of(db: Session, owner_id: str, prefix: str = "", limit: int = 1000) -> list[tuple[BlobPath, Blob]]:
-    """The owner's paths under a prefix, newest first."""
-    query = select(BlobPath, Blob).join(Blob, Blob.sha256 == BlobPath.sha256).where(BlobPath.owner_id == owner_id)
+def paths_of(
+    db: Session, owner_id: str, prefix: str = "", limit: int = 1000, *conditions: ColumnElement[bool]
+) -> list[tuple[BlobPath, Blob]]:
+    """The owner's paths under a prefix that meet the conditions, newest first."""
+    query = select(BlobPath, Blob).join(Blob, Blob.sha256 == BlobPath.sha256)
+    query = query.where(BlobPath.owner_id == owner_id, *conditions)
     if prefix:
         query = query.where(BlobPath.path.startswith(prefix, autoescape=True))
-    rows = db.execute(query.order_by(BlobPath.updated.desc(), BlobPath.path).limit(limit))
-    return [(path, blob) for path, blob in rows]
+    return list(db.execute(query.order_by(BlobPath.updated.desc(), BlobPath.path).limit(limit)))

@@ -10,16 +10,13 @@ from typing import Any
 from sqlalchemy import func, literal_column, select, text, update
 from sqlalchemy.orm import Session
 
-from benchmax.platform.store.runs.metrics import write_all
+from benchmax.platform.store.statements import get_if, upsert
 from benchmax.platform.store.tables import Chunk, Corpus
 from benchmax.search.filters import Predicate
 from benchmax.search.query import any_of, words_of
 
 MOST_CORPORA = 20
 MOST_CHUNKS = 10_000
-BATCH = 100
-
-
 _K, _B = 1.2, 0.75
 """The two numbers of BM25, as FTS5 has them."""
 _WITH_WORD = text(
@@ -33,8 +30,7 @@ def of_owner(db: Session, owner_id: str) -> list[Corpus]:
 
 
 def get(db: Session, owner_id: str, corpus_id: str) -> Corpus | None:
-    row = db.get(Corpus, corpus_id)
-    return row if row is not None and row.owner_id == owner_id else None
+    return get_if(db, Corpus, corpus_id, owner_id=owner_id)
 
 
 def count(db: Session, corpus_id: str) -> int:
@@ -52,7 +48,7 @@ def add(db: Session, corpus_id: str, chunks: Sequence[Mapping[str, Any]]) -> Non
         }
         for chunk in chunks
     }
-    write_all(db, Chunk, list(rows.values()), key=("corpus_id", "id"))
+    upsert(db, Chunk, list(rows.values()), key=("corpus_id", "id"))
     db.execute(update(Corpus).where(Corpus.id == corpus_id).values(updated=time.time()))
 
 

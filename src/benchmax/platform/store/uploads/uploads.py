@@ -14,15 +14,14 @@ from sqlalchemy.orm import Session
 from benchmax import limits
 from benchmax.errors import UsageError
 from benchmax.files import json_size
-from benchmax.platform.store.queue.one_off_jobs import OPEN
-from benchmax.platform.store.runs.metrics import write_all
+from benchmax.platform.store.queue.one_off_jobs import UNFINISHED
 from benchmax.platform.store.tables import TERMINAL, Blob, BlobPath, Eval, OneOffJob, Run
-from benchmax.platform.store.uploads.blobs import BlobStore
+from benchmax.platform.store.uploads.blobs import BlobStore, paths_of
 
 MANIFEST = "env-metadata.json"
 MANIFEST_BYTES = 16 * limits.MIB
 """A larger one is not read."""
-OURS = "envs/built-in/"
+BUILT_IN_ENVS = "envs/built-in/"
 """Where bundles of built-in environments are put; they are not listed as uploads."""
 SPLITS = "splits/"
 """Where the two halves of a dataset are put that a launch has split; they are not listed as datasets."""
@@ -46,20 +45,9 @@ def datasets_of(
     db: Session, owner_id: str, suffixes: Sequence[str], prefix: str = "", limit: int = 1000
 ) -> list[tuple[BlobPath, Blob]]:
     """The owner's files of these kinds, newest first; manifests of environments are none."""
-    query = (
-        select(BlobPath, Blob)
-        .join(Blob, Blob.sha256 == BlobPath.sha256)
-        .where(
-            BlobPath.owner_id == owner_id,
-            or_(*(BlobPath.path.iendswith(suffix, autoescape=True) for suffix in suffixes)),
-            BlobPath.path.not_like(f"%{MANIFEST}"),
-            ~BlobPath.path.startswith(SPLITS, autoescape=True),
-        )
-    )
-    if prefix:
-        query = query.where(BlobPath.path.startswith(prefix, autoescape=True))
-    found = db.execute(query.order_by(BlobPath.updated.desc(), BlobPath.path).limit(limit))
-    return [(path, blob) for path, blob in found]
+    is_dataset = or_(*(BlobPath.path.iendswith(suffix, autoescape=True) for suffix in suffixes))
+    is_split = BlobPath.path.startswith(SPLITS, autoescape=True)
+    return paths_of(db, owner_id, prefix, limit, is_dataset, BlobPath.path.not_like(f"%{MANIFEST}"), ~is_split)
 
 
 class Uploaded(NamedTuple):
@@ -78,7 +66,7 @@ def environments_of(db: Session, owner_id: str) -> list[Uploaded]:
     query = select(BlobPath.path, BlobPath.sha256, BlobPath.updated).where(
         BlobPath.owner_id == owner_id,
         or_(BlobPath.path.like("%.pkl"), BlobPath.path.like("%.pickle"), BlobPath.path.like(f"%{MANIFEST}")),
-        ~BlobPath.path.startswith(OURS, autoescape=True),
+        ~BlobPath.path.startswith(BUILT_IN_ENVS, autoescape=True),
     )
     manifests: dict[str, tuple[str, str]] = {}
     pickles: list[tuple[str, str, float]] = []
@@ -120,23 +108,16 @@ def _is_needed(db: Session, sha256: str) -> bool:
     uses = (
         select(BlobPath.path).where(BlobPath.sha256 == sha256),
         select(Run.id).where(cast(Run.blobs, Text).contains(sha256)),
-        select(OneOffJob.id).where(OneOffJob.status.in_(OPEN), cast(OneOffJob.options, Text).contains(sha256)),
+        select(OneOffJob.id).where(OneOffJob.status.in_(UNFINISHED), cast(OneOffJob.options, Text).contains(sha256)),
         select(Eval.id).where(Eval.status.not_in(TERMINAL), cast(Eval.options, Text).contains(sha256)),
     )
     return any(db.scalars(use.limit(1)).first() is not None for use in uses)
 
 
-def note_nameless(db: Session, sha256: str, size: int) -> None:
-    """Remember a file that was refused, so that `sweep` finds it."""
-    write_all(db, Blob, [{"sha256": sha256, "size": size, "created": time.time()}], key=("sha256",))
-
-
 def sweep(db: Session, store: BlobStore) -> None:
     """Remove the blobs that nothing names any more."""
     nameless = select(Blob.sha256).where(~exists().where(BlobPath.sha256 == Blob.sha256))
-    for sha256 in db.scalars(nameless).all():
-        drop_if_unused(db, store, sha256)
-    for sha256 in _unknown(db, store):
+    for sha256 in (*db.scalars(nameless).all(), *_unknown(db, store)):
         drop_if_unused(db, store, sha256)
 
 

@@ -8,6 +8,4 @@ from __future__ import annotations
 from benchmax.envs.code.levels.algorithms import grids, numbers, texts
 from benchmax.envs.code.levels.task import MakeTask
 
-
-def makers() -> list[MakeTask]:
-    return [*numbers.MAKERS, *texts.MAKERS, *grids.MAKERS]
+MAKERS: tuple[MakeTask, ...] = (*numbers.MAKERS, *texts.MAKERS, *grids.MAKERS)

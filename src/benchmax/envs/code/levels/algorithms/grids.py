@@ -48,11 +48,9 @@ def islands(draw: random.Random) -> TaskPlan:
     joined = "side by side, one above the other or at corners" if corners else "side by side or one above the other"
     size = f" of at least {least}" if least > 1 else ""
     return TaskPlan(
-        "count_areas",
-        "rows",
-        f"the number of areas{size} of {land!r} in rows, a list of texts of equal length; signs belong to one "
-        "area when "
-        f"they are {joined}",
+        "count_areas(rows)",
+        f"the number of areas{size} of {land!r} in rows, a list of texts of equal length; signs belong to one area "
+        f"when they are {joined}",
         body,
         right,
         lambda draw: [["".join(row) for row in inputs.grid(draw, land + land + "..")]],
@@ -90,11 +88,9 @@ def paths(draw: random.Random) -> TaskPlan:
     by = "right, down or diagonally right and down" if diagonal else "right or down"
     rest = f", modulo {modulus}" if modulus else ""
     return TaskPlan(
-        "count_ways",
-        "rows",
-        "the number of ways from the upper left to the lower right of rows, a list of texts of equal length, "
-        "going one step "
-        f"{by} each time and never onto {wall!r}{rest}",
+        "count_ways(rows)",
+        "the number of ways from the upper left to the lower right of rows, a list of texts of equal length, going "
+        f"one step {by} each time and never onto {wall!r}{rest}",
         body,
         right,
         lambda draw: [["".join(row) for row in inputs.grid(draw, wall + "......")]],
@@ -122,12 +118,10 @@ def generation(draw: random.Random) -> TaskPlan:
         return [[int((cell, neighbours(r, c)) in rule) for c, cell in enumerate(row)] for r, row in enumerate(grid)]
 
     return TaskPlan(
-        "next_grid",
-        "grid",
-        "the next generation of grid, a list of lists of 0 and 1, in which each cell has up to eight "
-        "neighbours: a 0 with "
-        f"{_or(born)} neighbours that are 1 becomes 1, a 1 with {_or(stay)} such neighbours stays 1, all "
-        "others become 0",
+        "next_grid(grid)",
+        "the next generation of grid, a list of lists of 0 and 1, in which each cell has up to eight neighbours: a 0 "
+        f"with {_or(born)} neighbours that are 1 becomes 1, a 1 with {_or(stay)} such neighbours stays 1, all others "
+        "become 0",
         body,
         right,
         lambda draw: [inputs.grid(draw, range(2))],
@@ -163,8 +157,7 @@ def spiral(draw: random.Random) -> TaskPlan:
     which = "all numbers" if every == 1 else f"the first and then every {_ordinal(every)} number"
     way = "first down, then right, up and left" if down else "first right, then down, left and up"
     return TaskPlan(
-        "unroll",
-        "grid",
+        "unroll(grid)",
         f"{which} of grid, a list of lists of equal length, read along a spiral that begins at the upper left and goes "
         f"{way}, and so on inwards",
         body,
@@ -204,20 +197,14 @@ def reachable(draw: random.Random) -> TaskPlan:
     way = "in both directions" if back else "only from the first to the second"
     plus = f", plus {extra}" if extra else ""
     return TaskPlan(
-        "reach",
-        "links, start",
-        f"the number of places, start included, that can be reached from start over at most {steps} "
-        f"links{plus}; links is a "
-        f"list of pairs of places, and a link can be used {way}",
+        "reach(links, start)",
+        f"the number of places, start included, that can be reached from start over at most {steps} links{plus}; "
+        f"links is a list of pairs of places, and a link can be used {way}",
         body,
         right,
-        lambda draw: [[_link(draw) for _ in range(draw.randint(1, 10))], draw.randint(1, 7)],
+        lambda draw: [[draw.sample(range(1, 8), 2) for _ in range(draw.randint(1, 10))], draw.randint(1, 7)],
         edges=[[[], 1], [[[n, n + 1] for n in range(1, 7)], 1], [[[n + 1, n] for n in range(1, 7)], 1]],
     )
-
-
-def _link(draw: random.Random) -> list[int]:
-    return draw.sample(range(1, 8), 2)
 
 
 def order(draw: random.Random) -> TaskPlan:
@@ -243,11 +230,9 @@ def order(draw: random.Random) -> TaskPlan:
 
     which = "last" if last else "first"
     return TaskPlan(
-        "arrange",
-        "rules",
-        f"the names {', '.join(map(repr, names))} in an order that keeps all rules, each a list [a, b] that "
-        "says a comes "
-        f"before b; whenever several could be next, the alphabetically {which} of them is; [] if there is no "
+        "arrange(rules)",
+        f"the names {', '.join(map(repr, names))} in an order that keeps all rules, each a list [a, b] that says a "
+        f"comes before b; whenever several could be next, the alphabetically {which} of them is; [] if there is no "
         "such order",
         body,
         right,

@@ -20,8 +20,7 @@ def primes(draw: random.Random) -> TaskPlan:
         return count
     """
     return TaskPlan(
-        "count_primes",
-        "low, high",
+        "count_primes(low, high)",
         f"how many primes from low to high, both included, leave the remainder {remainder} when divided by {modulus}",
         body,
         lambda low, high: sum(n % modulus == remainder for n in _sieve(high) if n >= low),
@@ -52,8 +51,7 @@ def coins(draw: random.Random) -> TaskPlan:
         return steps if amount in reached else -1
 
     return TaskPlan(
-        "fewest_coins",
-        "amount",
+        "fewest_coins(amount)",
         f"the least number of coins worth {', '.join(map(str, kinds))} that make up amount, each as often as you like, "
         "or -1 if it cannot be done",
         body,
@@ -82,8 +80,7 @@ def chain(draw: random.Random) -> TaskPlan:
         return len(seen) - 1
 
     return TaskPlan(
-        "chain_length",
-        "n",
+        "chain_length(n)",
         f"the number of steps until n is at most 1, at most {most} of them: n divisible by {divisor} is divided by "
         f"{divisor}, any other n becomes n times {factor} plus {add}",
         body,
@@ -103,8 +100,7 @@ def windows(draw: random.Random) -> TaskPlan:
         return count
     """
     return TaskPlan(
-        "count_windows",
-        "numbers",
+        "count_windows(numbers)",
         f"how many runs of {size} neighbours in numbers have a sum greater than {least}",
         body,
         lambda a: sum(sum(run) > least for run in zip(*(a[n:] for n in range(size)), strict=False)),
@@ -124,8 +120,7 @@ def pairs(draw: random.Random) -> TaskPlan:
         return count
     """
     return TaskPlan(
-        "count_pairs",
-        "numbers",
+        "count_pairs(numbers)",
         f"the number of pairs of items of numbers at different places whose sum leaves the remainder {remainder} when "
         f"divided by {modulus}",
         body,
@@ -153,11 +148,9 @@ def increasing(draw: random.Random) -> TaskPlan:
         return max(map(len, ends), default=0)
 
     return TaskPlan(
-        "longest_climb",
-        "numbers",
-        "the length of the longest sequence of items of numbers, in their order but not necessarily "
-        "neighbours, in which "
-        f"each is greater than the one before by at most {gap}",
+        "longest_climb(numbers)",
+        "the length of the longest sequence of items of numbers, in their order but not necessarily neighbours, in "
+        f"which each is greater than the one before by at most {gap}",
         body,
         right,
         lambda draw: [[draw.randint(0, 40) for _ in range(draw.randint(1, 11))]],
@@ -188,8 +181,7 @@ def intervals(draw: random.Random) -> TaskPlan:
             left.append([min(a[0], b[0]), max(a[1], b[1])])
 
     return TaskPlan(
-        "merge",
-        "spans",
+        "merge(spans)",
         f"the spans [start, end] in ascending order, those merged into one that overlap or are at most {gap} apart",
         body,
         right,
@@ -222,8 +214,7 @@ def circle(draw: random.Random) -> TaskPlan:
         return people[0]
 
     return TaskPlan(
-        "last_one",
-        "n",
+        "last_one(n)",
         f"who is left of people 1 to n in a circle: counting begins with 1 at person {start} (counted around if n is "
         f"less) and goes on around, and whoever is counted {step} leaves, whereupon the count begins anew "
         "with the next",
@@ -254,20 +245,17 @@ def knapsack(draw: random.Random) -> TaskPlan:
 
     plus = f" plus {extra}" if extra else ""
     return TaskPlan(
-        "best_load",
-        "things, capacity",
-        "the greatest total that a load can have: things is a list of [weight, value], each may be taken up "
-        f"to {times} "
-        f"times, the weights may not exceed capacity, and each one taken counts its value{plus}",
+        "best_load(things, capacity)",
+        "the greatest total that a load can have: things is a list of [weight, value], each may be taken up to "
+        f"{times} times, the weights may not exceed capacity, and each one taken counts its value{plus}",
         body,
         right,
-        lambda draw: [[_thing(draw) for _ in range(draw.randint(1, 4))], draw.randint(1, 30)],
+        lambda draw: [
+            [[draw.randint(1, 12), draw.randint(1, 30)] for _ in range(draw.randint(1, 4))],
+            draw.randint(1, 30),
+        ],
         edges=[[[], 10], [[[5, 5]], 4]],
     )
-
-
-def _thing(draw: random.Random) -> list[int]:
-    return [draw.randint(1, 12), draw.randint(1, 30)]
 
 
 def digits(draw: random.Random) -> TaskPlan:
@@ -291,11 +279,9 @@ def digits(draw: random.Random) -> TaskPlan:
 
     what = {1: "digits", 2: "squares of its digits", 3: "cubes of its digits"}[power]
     return TaskPlan(
-        "shrink",
-        "n",
-        f"a list of two numbers: what n becomes when it is replaced by the sum of its {what} until it is "
-        f"below {below}, "
-        f"but at most {most} times, and how often that was",
+        "shrink(n)",
+        f"a list of two numbers: what n becomes when it is replaced by the sum of its {what} until it is below "
+        f"{below}, but at most {most} times, and how often that was",
         body,
         right,
         lambda draw: [draw.choice((draw.randint(0, 99), draw.randint(100, 99_999)))],
@@ -323,8 +309,7 @@ def rotated(draw: random.Random) -> TaskPlan:
         return result
 
     return TaskPlan(
-        "rotate_parts",
-        "items",
+        "rotate_parts(items)",
         f"items cut into parts of {size}, the last perhaps shorter, each part turned to the left by {by}, all "
         "in one list",
         body,
@@ -353,8 +338,7 @@ def median(draw: random.Random) -> TaskPlan:
         ]
 
     return TaskPlan(
-        "smooth",
-        "numbers",
+        "smooth(numbers)",
         f"numbers with each item replaced by the median of it and its up to {size // 2} neighbours on both sides"
         + (f", plus {add}" if add else "")
         + "; of an even count the larger one in the middle",

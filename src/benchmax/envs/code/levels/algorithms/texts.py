@@ -29,8 +29,7 @@ def base(draw: random.Random) -> TaskPlan:
         return "".join(signs[n // size**k % size] for k in reversed(range(length)))
 
     return TaskPlan(
-        "write_number",
-        "n",
+        "write_number(n)",
         f"n in base {size} with the letters of {signs!r} as digits, the first meaning 0",
         body,
         right,
@@ -51,8 +50,7 @@ def shifted(draw: random.Random) -> TaskPlan:
     """
     table = {c: _LOWER[(n + by) % 26] for n, c in enumerate(_LOWER) if c not in kept}
     return TaskPlan(
-        "encode",
-        "text",
+        "encode(text)",
         f"text with each lower-case letter except those of {kept!r} moved {by} places on in the alphabet, "
         "after z comes a",
         body,
@@ -86,8 +84,7 @@ def runs(draw: random.Random) -> TaskPlan:
     shown = f"the letter, {mark!r} and the count" if after else f"the count, {mark!r} and the letter"
     shown = shown.replace(", '' and", " and")
     return TaskPlan(
-        "pack",
-        "text",
+        "pack(text)",
         f"text, which has only letters, with every run of {least} or more equal letters replaced by {shown}; "
         "shorter runs stay",
         body,
@@ -122,11 +119,9 @@ def brackets(draw: random.Random) -> TaskPlan:
     listed = " ".join(a + b for a, b in pairs.items())
     plus = f" plus {extra}" if extra else ""
     return TaskPlan(
-        "first_wrong",
-        "text",
-        f"{good} if the brackets {listed} in text are closed in the right order, otherwise the place{plus}, "
-        "counted from 0, "
-        f"of the first closing one that is wrong, or the length of text{plus} if only closing ones are missing",
+        "first_wrong(text)",
+        f"{good} if the brackets {listed} in text are closed in the right order, otherwise the place{plus}, counted "
+        f"from 0, of the first closing one that is wrong, or the length of text{plus} if only closing ones are missing",
         body,
         right,
         lambda draw: [_bracketed(draw, pairs)],
@@ -169,8 +164,7 @@ def distance(draw: random.Random) -> TaskPlan:
         return cost(0, 0)
 
     return TaskPlan(
-        "turn_into",
-        "a, b",
+        "turn_into(a, b)",
         f"the least cost of turning text a into text b, where adding a letter costs {add}, removing one {remove} and "
         f"changing one {change}",
         body,
@@ -199,8 +193,7 @@ def ranking(draw: random.Random) -> TaskPlan:
         return found
 
     return TaskPlan(
-        "top_words",
-        "text",
+        "top_words(text)",
         f"the {most} most frequent words of text in lower case, of equally frequent ones the alphabetically first; "
         f"{ignored[0]!r}, {ignored[1]!r} and words of at most {least} letters do not count",
         body,
@@ -252,12 +245,10 @@ def machine(draw: random.Random) -> TaskPlan:
 
     rules = ", ".join(f"{sign} {meaning[sign]}" for sign in signs)
     return TaskPlan(
-        "run",
-        "program",
-        "the top of a stack after program, whose parts are separated by spaces; the stack begins with "
-        f"{start}. A number "
-        f"puts itself plus {add} on the stack; a sign takes the two upper numbers off and puts one back: {rules}; with "
-        "fewer than two numbers it does nothing",
+        "run(program)",
+        f"the top of a stack after program, whose parts are separated by spaces; the stack begins with {start}. A "
+        f"number puts itself plus {add} on the stack; a sign takes the two upper numbers off and puts one back: "
+        f"{rules}; with fewer than two numbers it does nothing",
         body,
         right,
         lambda draw: [

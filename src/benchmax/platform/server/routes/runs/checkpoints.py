@@ -17,15 +17,15 @@ from starlette.background import BackgroundTask
 from benchmax.errors import UsageError
 from benchmax.files.links import open_plain
 from benchmax.platform.server.downloads import attachment
-from benchmax.platform.server.problems import Refused
+from benchmax.platform.server.error_responses import Refused, required
 from benchmax.platform.server.security.authentication import Caller, Principal
 from benchmax.platform.server.security.run_access import OwnedRun, VisibleRun
-from benchmax.platform.server.services.datasets import stored_rows
+from benchmax.platform.server.server_services import Services
+from benchmax.platform.server.services.datasets.stored_rows import StoredRows
 from benchmax.platform.server.services.runs import checkpoints, forks
 from benchmax.platform.server.services.runs.launch_checks import specs
 from benchmax.platform.server.services.runs.launch_sources import SOURCES, Sources, checked_sources
 from benchmax.platform.server.services.shapes import shape
-from benchmax.platform.server.state import Services
 from benchmax.platform.server.threads import Router, in_threads, run_write
 from benchmax.platform.store.queue import jobs, one_off_jobs
 from benchmax.platform.store.runs import runs
@@ -75,16 +75,14 @@ async def download(
             return _file(services, run, path)
         if time.monotonic() >= until or await request.is_disconnected():
             assert pending is not None
-            told = shape(DownloadPending, pending)
-            return JSONResponse(told.model_dump(by_alias=True), 202, {"Retry-After": "5"})
+            waiting = shape(DownloadPending, pending)
+            return JSONResponse(waiting.model_dump(by_alias=True), 202, {"Retry-After": "5"})
         await asyncio.sleep(_LOOK_SECONDS)
 
 
 def _find(services: Services, run: Run, name: str) -> FilePath:
     found = checkpoints.find(services.data.run(run.id), name)
-    if found is None:
-        raise Refused(404, "The run has no such checkpoint. GET …/checkpoints lists them.")
-    return found
+    return required(found, "The run has no such checkpoint. GET …/checkpoints lists them.")
 
 
 def _file(services: Services, run: Run, path: FilePath) -> FileResponse:
@@ -187,5 +185,5 @@ def _sources(services: Services, caller: Principal, parent: Run, given: Mapping[
     if not given.keys().isdisjoint((*RUN_PATHS, *SOURCES)) or parent.kind == "sft":
         return checked_sources(services, caller.user_id, given)
     train = "train_dataset_path"
-    rows = stored_rows.count(services.blobs, parent.blobs[train], parent.paths[train])
-    return Sources(parent.paths, parent.blobs, rows, [])
+    rows = StoredRows(services.blobs, parent.blobs[train], parent.paths[train])
+    return Sources(parent.paths, parent.blobs, rows.number(), [])

@@ -7,18 +7,18 @@ from typing import Any
 from sqlalchemy.orm import Session
 
 from benchmax.errors import UsageError
-from benchmax.platform.server.problems import Refused
 from benchmax.platform.server.security.authentication import Caller
 from benchmax.platform.server.security.run_access import RunId, VisibleRun, own_run
+from benchmax.platform.server.server_services import Services
 from benchmax.platform.server.services import catalogue
 from benchmax.platform.server.services.live_sessions import reach_of
+from benchmax.platform.server.services.models import own_endpoint
 from benchmax.platform.server.services.runs import checkpoints
 from benchmax.platform.server.services.shapes import shape
-from benchmax.platform.server.state import Services
 from benchmax.platform.server.threads import Router
 from benchmax.platform.store.queue import jobs
 from benchmax.platform.store.runs import evals, rollouts
-from benchmax.platform.store.tables import Endpoint, Run
+from benchmax.platform.store.tables import Run
 from benchmax.platform.store.uploads import blobs
 from benchmax.platform.wire.evals import EvalInfo, EvalList, EvalRequest
 from benchmax.platform.wire.launches import RescoreRequest
@@ -40,11 +40,11 @@ def start_eval(services: Services, run_id: RunId, caller: Caller, body: EvalRequ
     with own_run(services, run_id, caller) as (db, run):
         _check_plays(run)
         kind, _, name = body.model.partition(":")
-        if kind == "checkpoint" and name not in {"latest", "best", *_checkpoints(services, run)}:
+        kept = [path.name for path in checkpoints.folders(services.data.run(run.id))]
+        if kind == "checkpoint" and name not in ("latest", "best", *kept):
             raise UsageError("The run has no such checkpoint. Use best, latest or step-N of one that is kept.")
-        endpoint = db.get(Endpoint, name) if kind == "endpoint" else None
-        if kind == "endpoint" and (endpoint is None or endpoint.owner_id != caller.user_id):
-            raise Refused(404, "You have no such endpoint. `benchmax endpoints list` shows yours.")
+        if kind == "endpoint":
+            own_endpoint(db, caller.user_id, name)
         options = {"rows": body.rows, "samples": body.samples, "reach": reach_of(services.settings)}
         row = evals.create(db, run.id, model=body.model, name=body.name, options=options)
         # An endpoint computes elsewhere: nothing here that needs a slot.
@@ -73,10 +73,6 @@ def rescore(services: Services, run_id: RunId, caller: Caller, body: RescoreRequ
         jobs.enqueue(db, run.id, kind="rescore", eval_id=row.id, slots=0)
         caller.note(db, "eval.rescore", row.id, run=run.id, environment=body.environment or "")
         return shape(EvalInfo, row)
-
-
-def _checkpoints(services: Services, run: Run) -> list[str]:
-    return [path.name for path in checkpoints.folders(services.data.run(run.id))]
 
 
 def _check_plays(run: Run) -> None:

@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-import difflib
-from collections.abc import Collection, Mapping
 from pathlib import PurePosixPath
-from typing import Any
 
-from benchmax.errors import UsageError
+from benchmax.errors import UsageError, did_you_mean
 from benchmax.platform.server.security.authentication import Caller
+from benchmax.platform.server.server_services import Services
 from benchmax.platform.server.services.runs.launch_checks import RUN_TYPES, check_backend, specs
 from benchmax.platform.server.services.runs.launch_sources import SOURCES, checked_sources, supervised_rows
 from benchmax.platform.server.services.runs.run_views import environment_name
-from benchmax.platform.server.state import Services
 from benchmax.platform.server.threads import Router, in_threads
 from benchmax.platform.store.accounts import secrets
 from benchmax.platform.store.queue import jobs
@@ -38,7 +35,9 @@ def launch(services: Services, caller: Caller, body: wire.LaunchRequest) -> wire
     _check_secrets(body.extra_secrets)
     given = {name: value for name, value in body.args.items() if name not in (*wire.RUN_PATHS, *SOURCES)}
     args, warnings = wire.check_launch_args(specs(), given)
-    _check_backend(services, caller, given, body.extra_secrets)
+    with services.database.read() as db:
+        stored = [secret.name for secret in secrets.names(db, caller.user_id)]
+    check_backend(given, {*stored, *body.extra_secrets})
     sources = checked_sources(services, caller.user_id, body.args)
     with services.database.write() as db:
         run = runs.create(
@@ -93,8 +92,7 @@ def launch_sft(services: Services, caller: Caller, body: wire.SftRequest) -> wir
 
 def _check_type(kind: str) -> None:
     if kind not in RUN_TYPES:
-        close = difflib.get_close_matches(kind, RUN_TYPES, n=1)
-        hint = f"Did you mean {close[0]!r}?" if close else f"Use one of {', '.join(RUN_TYPES)}."
+        hint = did_you_mean(kind, RUN_TYPES) or f"Use one of {', '.join(RUN_TYPES)}."
         raise UsageError(f"There is no training run type {kind[:40]!r}. {hint}")
 
 
@@ -102,11 +100,3 @@ def _check_secrets(values: dict[str, str]) -> None:
     for name, value in values.items():
         if not name.isidentifier() or len(name) > 200 or len(value) > 65_536 or "\0" in value:
             raise UsageError(f"extraSecrets: {name[:80]!r} cannot be an environment variable. Give NAME: value pairs.")
-
-
-def _check_backend(
-    services: Services, caller: Caller, given: Mapping[str, Any], extra_secrets: Collection[str]
-) -> None:
-    with services.database.read() as db:
-        own = [secret.name for secret in secrets.names(db, caller.user_id)]
-    check_backend(given, {*own, *extra_secrets})

@@ -2,27 +2,24 @@
 
 from __future__ import annotations
 
-from typing import Annotated
-
-from fastapi import Path
 from fastapi.responses import StreamingResponse
 
 from benchmax.errors import UsageError
-from benchmax.platform.server.problems import Refused
+from benchmax.platform.server.error_responses import Refused
+from benchmax.platform.server.routes.parameters import Id
 from benchmax.platform.server.security.authentication import Caller, Principal
 from benchmax.platform.server.security.run_access import own_run
-from benchmax.platform.server.services.live_sessions import event_stream, talk
+from benchmax.platform.server.server_services import Services
+from benchmax.platform.server.services.event_response import STREAM
+from benchmax.platform.server.services.live_sessions import event_stream, session_events
 from benchmax.platform.server.services.runs import checkpoints
-from benchmax.platform.server.services.sse import STREAM
-from benchmax.platform.server.state import Services
 from benchmax.platform.server.threads import Router
+from benchmax.platform.store.queue import live_sessions
 from benchmax.platform.store.queue.live_sessions import SessionFolder
 from benchmax.platform.wire.base import Success
 from benchmax.platform.wire.playground import Say, SessionInfo, SessionOpened, SessionRequest
 
 router = Router(prefix="/v1/playground/sessions", tags=["playground"])
-
-SessionId = Annotated[str, Path(max_length=80)]
 
 
 @router.post("", status_code=201)
@@ -41,7 +38,7 @@ def open_session(services: Services, caller: Caller, body: SessionRequest) -> Se
 
 
 @router.get("/{session_id}")
-def get_session(services: Services, caller: Caller, session_id: SessionId) -> SessionInfo:
+def get_session(services: Services, caller: Caller, session_id: Id) -> SessionInfo:
     """A chat's status and, when it is ready, the system prompt and tools of its model."""
     folder = _own(services, caller, session_id)
     ready = folder.note("ready")
@@ -58,25 +55,25 @@ def get_session(services: Services, caller: Caller, session_id: SessionId) -> Se
 
 
 @router.delete("/{session_id}")
-def end_session(services: Services, caller: Caller, session_id: SessionId) -> Success:
+def end_session(services: Services, caller: Caller, session_id: Id) -> Success:
     """End a chat; the runner ends its processes."""
     _own(services, caller, session_id).ask_to_end("You ended it.")
     return Success(success=True, message="The session is ended.")
 
 
 @router.post("/{session_id}/messages", response_class=StreamingResponse, responses=STREAM)
-async def say(services: Services, caller: Caller, session_id: SessionId, body: Say) -> StreamingResponse:
+async def say(services: Services, caller: Caller, session_id: Id, body: Say) -> StreamingResponse:
     """Send a message: token…, message (assistant, tool)…, reward when there is a task, done; or error."""
     folder = _own(services, caller, session_id)
     if not body.content and not folder.asked.get("example_id"):
         raise UsageError("content is empty. Say something.")
 
-    said = talk(folder, {"do": "say", **body.model_dump()})
+    said = session_events(folder, {"do": "say", **body.model_dump()})
     return event_stream(said, ("done", "error"), lambda words, _: {"event": "error", "message": words})
 
 
 def _own(services: Services, caller: Principal, session_id: str) -> SessionFolder:
-    folder = services.live_sessions.find(caller.user_id, session_id)
+    folder = live_sessions.find(services.data, session_id, caller.user_id)
     if folder is None or folder.asked.get("kind") != "chat":
         raise Refused(404, "There is no such session, or it has ended. Open another.")
     return folder

@@ -14,15 +14,16 @@ from fastapi.responses import StreamingResponse
 from starlette.concurrency import run_in_threadpool
 
 from benchmax.bundle.metadata import BundleMetadata
-from benchmax.errors import NotFoundError, UsageError
+from benchmax.errors import UsageError
 from benchmax.files import json_size
+from benchmax.platform.server.error_responses import required
 from benchmax.platform.server.security.authentication import Caller, Principal
-from benchmax.platform.server.services.datasets import stored_rows, uploaded
+from benchmax.platform.server.server_services import Services
+from benchmax.platform.server.services.datasets import dataset_files
+from benchmax.platform.server.services.event_response import STREAM
 from benchmax.platform.server.services.live_sessions import Event, event_stream
 from benchmax.platform.server.services.models import ChosenModel, choose
 from benchmax.platform.server.services.runs.launch_checks import check_bundle
-from benchmax.platform.server.services.sse import STREAM
-from benchmax.platform.server.state import Services
 from benchmax.platform.server.threads import Router, read_file
 from benchmax.platform.store.uploads import blobs
 from benchmax.platform.store.uploads.uploads import manifest_bytes
@@ -112,8 +113,9 @@ def _rows(services: Services, caller: Principal, body: BatchRequest) -> list[Any
     if (body.dataset_bytes is None) == (body.dataset_path is None):
         raise UsageError("Send one of dataset_bytes and dataset_path.")
     if body.dataset_path is not None:
-        where, sha256 = _dataset(services, caller, body.dataset_path, body.split)
-        return stored_rows.first(services.blobs, sha256, where, body.max_examples)
+        splits = dataset_files.splits_of(services, caller.user_id, body.dataset_path)
+        rows = splits.get(body.split) or splits.get("train")
+        return required(rows, _no_upload(body.dataset_path)).first(body.max_examples)
     content = _decoded(body.dataset_bytes or "", "dataset_bytes")
     if json_size.too_many(content):
         raise UsageError("dataset_bytes holds too many values. Upload the rows as .jsonl and give dataset_path.")
@@ -127,22 +129,14 @@ def _rows(services: Services, caller: Principal, body: BatchRequest) -> list[Any
     return value if isinstance(value, list) else [value]
 
 
-def _dataset(services: Services, caller: Principal, path: str, split: str) -> tuple[str, str]:
-    """The file a path names, or the one of a split in the folder it names; returns its path and SHA-256."""
-    with services.database.read() as db:
-        found = uploaded.splits_of(db, caller.user_id, path)
-    chosen = found.get(split) or found.get("train")
-    if chosen is None:
-        raise NotFoundError(f"You have no upload at {path[:200]!r}. Upload it first, or send the bytes.")
-    return chosen[0].path, chosen[1].sha256
-
-
 def _blob(services: Services, caller: Principal, path: str) -> Path:
     with services.database.read() as db:
-        found = blobs.find(db, caller.user_id, path)
-    if found is None:
-        raise NotFoundError(f"You have no upload at {path[:200]!r}. Upload it first, or send the bytes.")
-    return services.blobs.path(found[1].sha256)
+        _, blob = required(blobs.find(db, caller.user_id, path), _no_upload(path))
+    return services.blobs.path(blob.sha256)
+
+
+def _no_upload(path: str) -> str:
+    return f"You have no upload at {path[:200]!r}. Upload it first, or send the bytes."
 
 
 def _decoded(text: str, what: str) -> bytes:

@@ -5,23 +5,24 @@ from __future__ import annotations
 import json
 from typing import Annotated, Any
 
-from fastapi import Path, Query
+from fastapi import Query
 from fastapi.responses import Response
 from sqlalchemy.orm import Session
 
 from benchmax.envs.reward_values import WHOLE
 from benchmax.errors import UsageError
 from benchmax.evaluation.compare import TOTAL, Difference, compare_scores
-from benchmax.platform.server.problems import Refused
-from benchmax.platform.server.routes.runs.queries import UNCHANGED, Cached, EvalId, Limit, Order, Page, Scope, Wanted
+from benchmax.platform.server.error_responses import required
+from benchmax.platform.server.routes.parameters import Id, Limit
+from benchmax.platform.server.routes.runs.rollout_filters import UNCHANGED, Cached, EvalId, Order, Page, Scope, Wanted
 from benchmax.platform.server.security.authentication import MaybeCaller, Principal
 from benchmax.platform.server.security.run_access import NOT_FOUND, VisibleRun
+from benchmax.platform.server.server_services import Services
 from benchmax.platform.server.services.runs.rollout_tokens import token_runs
 from benchmax.platform.server.services.shapes import shape
-from benchmax.platform.server.state import Services
 from benchmax.platform.server.threads import Router
 from benchmax.platform.store.runs import comparisons, evals, rollout_search, rollouts, runs
-from benchmax.platform.store.tables import RolloutRow, Run
+from benchmax.platform.store.tables import Run
 from benchmax.platform.wire import rollouts as wire
 from benchmax.platform.wire.evals import ComparedComponent, ComparedGroup, Comparison, ComparisonSummary
 
@@ -160,13 +161,10 @@ def _compared_with(
     if (eval_id is None) == (other_run_id is None):
         raise UsageError("Name what to compare with: externalEvalId or otherRunId, one of them.")
     if eval_id is not None:
-        if evals.get(db, run.id, eval_id) is None:
-            raise Refused(404, "The run has no such eval. GET …/external-eval lists them.")
+        required(evals.get(db, run.id, eval_id), "The run has no such eval. GET …/external-eval lists them.")
         return run.id, {"mode": evals.MODE, "eval_id": eval_id}
     another = runs.visible(db, other_run_id or "", caller.user_id if caller else None)
-    if another is None:
-        raise Refused(404, NOT_FOUND)
-    return another.id, {"mode": "eval"}
+    return required(another, NOT_FOUND).id, {"mode": "eval"}
 
 
 def _compared(name: str, each: Difference) -> ComparedComponent:
@@ -186,22 +184,13 @@ def _compared(name: str, each: Difference) -> ComparedComponent:
 
 
 @router.get("/{rollout_id}/details")
-def details(
-    services: Services, run: VisibleRun, rollout_id: Annotated[str, Path(max_length=80)]
-) -> wire.RolloutDetails:
+def details(services: Services, run: VisibleRun, rollout_id: Id) -> wire.RolloutDetails:
     """One rollout in full: every turn, every reward, the task."""
     with services.database.read() as db:
-        row = rollouts.get(db, run.id, rollout_id)
-    if row is None:
-        raise Refused(404, _NO_ROLLOUT)
+        row = required(rollouts.get(db, run.id, rollout_id), _NO_ROLLOUT)
     folder = services.data.run(run.id)
-    body = rollouts.read_body(folder, row)
-    tokens = token_runs(folder, body or {})
-    return _details(row, body, tokens)
-
-
-def _details(row: RolloutRow, found: dict[str, Any] | None, tokens: list[wire.TokenRun] | None) -> wire.RolloutDetails:
-    body = found or {}
+    record = rollouts.read_body(folder, row)
+    body = record or {}
     messages = body.get("messages") or [{"role": "user", "content": row.prompt_text}]
     start = body.get("completion_start") or (len(messages) if not body else 0)
     return shape(
@@ -216,6 +205,6 @@ def _details(row: RolloutRow, found: dict[str, Any] | None, tokens: list[wire.To
         tool_events=body.get("tool_events") or [],
         logs=body.get("logs") or [],
         seconds=body.get("seconds") or {},
-        complete=found is not None,
-        token_runs=tokens,
+        complete=record is not None,
+        token_runs=token_runs(folder, body),
     )

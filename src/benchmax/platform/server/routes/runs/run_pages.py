@@ -15,15 +15,15 @@ from sqlalchemy import select
 from benchmax.files.links import open_plain, read_plain
 from benchmax.platform.server.downloads import attachment
 from benchmax.platform.server.routes.environments import report_info
-from benchmax.platform.server.routes.runs.queries import Limit
+from benchmax.platform.server.routes.parameters import Cursor, Limit
 from benchmax.platform.server.security.authentication import Caller
 from benchmax.platform.server.security.run_access import OwnedRun, VisibleRun
+from benchmax.platform.server.server_services import Services
 from benchmax.platform.server.services import catalogue
 from benchmax.platform.server.services.runs import run_logs
 from benchmax.platform.server.services.runs.launch_checks import specs
 from benchmax.platform.server.services.runs.run_logs import Process, Wanted
 from benchmax.platform.server.services.runs.run_views import run_infos
-from benchmax.platform.server.state import Services
 from benchmax.platform.server.threads import Router
 from benchmax.platform.store.queue import one_off_jobs
 from benchmax.platform.store.runs import metrics, run_summaries, runs
@@ -135,7 +135,7 @@ def get_process_logs(
     run: OwnedRun,
     process: Process = "child",
     level: Annotated[str | None, Query(pattern="^(DEBUG|INFO|WARNING|ERROR|CRITICAL)$")] = None,
-    after: Annotated[int, Query(ge=0, le=2**62)] = 0,
+    after: Cursor = 0,
     limit: Limit = 500,
     tail: bool = False,
 ) -> wire.LogPage:
@@ -166,7 +166,7 @@ def get_system(
 
 
 def _sample(line: bytes) -> dict[str, Any] | None:
-    """A torn line, the first or the last, is none."""
+    """A line's sample; None for a torn line, the first or the last."""
     try:
         value = json.loads(line)
         return dict(value) if wire.SystemNow.model_validate(value) else None

@@ -11,13 +11,15 @@ from fastapi.responses import Response, StreamingResponse
 from sqlalchemy.orm import Session
 from starlette.concurrency import run_in_threadpool
 
-from benchmax.platform.server.routes.runs.queries import UNCHANGED, Cached, Limit
+from benchmax import sse
+from benchmax.platform.server.routes.parameters import Cursor, Limit
+from benchmax.platform.server.routes.runs.rollout_filters import UNCHANGED, Cached
 from benchmax.platform.server.security.authentication import Caller, MaybeCaller
 from benchmax.platform.server.security.run_access import RunId, VisibleRun, own_run
-from benchmax.platform.server.services import sse
+from benchmax.platform.server.server_services import Services
+from benchmax.platform.server.services.event_response import STREAM, event_response
 from benchmax.platform.server.services.runs.run_views import run_info, run_infos
 from benchmax.platform.server.services.shapes import shape
-from benchmax.platform.server.state import Services
 from benchmax.platform.server.threads import Router
 from benchmax.platform.store.queue import jobs
 from benchmax.platform.store.runs import events, metrics, rollouts, runs
@@ -105,7 +107,7 @@ def get_logs(
     cached: Cached,
     rollout_id: Annotated[str | None, Query(alias="rolloutId", max_length=80)] = None,
     limit: Annotated[int, Query(ge=1, le=LOG_LINES)] = LOG_LINES,
-    cursor: Annotated[int, Query(ge=0, le=2**62)] = 0,
+    cursor: Cursor = 0,
 ) -> Response:
     """What the environment logged, oldest first; of one rollout, or of all."""
 
@@ -118,7 +120,7 @@ def get_logs(
     return cached(page)
 
 
-@router.get("/{run_id}/stream", response_class=StreamingResponse, responses=sse.STREAM)
+@router.get("/{run_id}/stream", response_class=StreamingResponse, responses=STREAM)
 async def stream(
     services: Services,
     run: VisibleRun,
@@ -140,7 +142,7 @@ async def stream(
                 yield piece
         yield sse.event({"type": "end"})
 
-    return sse.response(encoded(), {"Cache-Control": "no-cache"})
+    return event_response(encoded(), {"Cache-Control": "no-cache"})
 
 
 # What an owner may do

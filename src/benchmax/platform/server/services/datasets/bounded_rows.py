@@ -60,7 +60,7 @@ def _said_by_child(asked: dict[str, Any]) -> Iterator[tuple[str, Any]]:
 @contextmanager
 def _place() -> Iterator[None]:
     if not _places.acquire(timeout=WAIT_SECONDS):
-        raise UsageError("Others have large files read at the moment. Try again, or upload the rows as .jsonl.")
+        raise UsageError("Other large files are being read. Try again, or upload the rows as .jsonl.")
     try:
         yield
     finally:

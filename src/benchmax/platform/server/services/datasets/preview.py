@@ -11,35 +11,31 @@ from codecs import BOM_UTF16_BE, BOM_UTF16_LE
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import islice
 from pathlib import Path
-from typing import Any, ParamSpec, TypeVar
+from typing import Any
 
 from benchmax import limits
 from benchmax.envs.base_env import BaseEnv
 from benchmax.envs.catalogue import is_named
 from benchmax.envs.datasets.load import check_dataset, iter_examples
 from benchmax.envs.datasets.readers import file_format, read_rows
+from benchmax.envs.datasets.required_rows import usable_rows
 from benchmax.envs.datasets.rows import RowIssue
-from benchmax.envs.datasets.run_rows import usable_rows
 from benchmax.envs.loading import load_env_class
 from benchmax.envs.types import ChatMessage, Example, Messages, RewardValue
 from benchmax.errors import DatasetError, UsageError
 from benchmax.files import json_size
-
-P = ParamSpec("P")
-T = TypeVar("T")
 
 PREVIEW_ROWS = 100_000
 SAMPLE_BYTES = 8 * limits.MIB
 """Of the rows in one preview, as JSON."""
 ROWS_BYTES = 32 * limits.MIB
 """Of rows that are kept in memory at one time, as JSON."""
-FEW = 5
+_TRIED_ROWS = 5
 """Rows that show whether a file is for an environment."""
 OWN_CODE = "*"
 """In place of an environment's name: its own code reads the rows, so that they can be read is all that is known."""
 
-
-_SOMETHING: ChatMessage = {"role": "user", "content": "?"}
+_ANY_PROMPT: ChatMessage = {"role": "user", "content": "?"}
 
 
 class AnyColumns(BaseEnv):
@@ -48,7 +44,7 @@ class AnyColumns(BaseEnv):
     @classmethod
     def dataset_preprocess(cls, example: Any, **kwargs: Any) -> Example:
         text = json.dumps(example, sort_keys=True, default=str)
-        return {"id": hashlib.sha256(text.encode("utf-8", "replace")).hexdigest(), "prompt_messages": [_SOMETHING]}
+        return {"id": hashlib.sha256(text.encode("utf-8", "replace")).hexdigest(), "prompt_messages": [_ANY_PROMPT]}
 
     async def compute_reward(
         self, rollout_id: str, messages: Messages, task: dict[str, Any] | None, **kwargs: Any
@@ -63,17 +59,17 @@ def row_class(environment: str | None) -> type[BaseEnv] | None:
     return load_env_class(environment) if environment is not None and is_named(environment) else None
 
 
-def check_file(file: Path, path: str, environment: str | None) -> int:
+def check_file(file: Path, path: str, environment: str | None) -> Iterator[int]:
     """The usable rows among the first 100,000; DatasetError, with row, column, reason and fix, for one that is not."""
-    return usable_rows(file, path, row_class(environment), outcome="Nothing was launched.", most=PREVIEW_ROWS)
+    yield usable_rows(file, path, row_class(environment), outcome="Nothing was launched.", most=PREVIEW_ROWS)
 
 
-def make_preview(file: Path, limit: int, environment: str | None) -> dict[str, Any]:
+def make_preview(file: Path, limit: int, environment: str | None) -> Iterator[dict[str, Any]]:
     """The first rows, and what is wrong with any of the first 100,000; read as a built-in environment does."""
     env_class = row_class(environment)
     report = check_dataset(file, env_class, limit=PREVIEW_ROWS)
     sample = _sample(file, limit)
-    return {
+    yield {
         "rows": report.rows,
         "usable": report.kept,
         "duplicates": report.duplicates,
@@ -87,7 +83,7 @@ def make_preview(file: Path, limit: int, environment: str | None) -> dict[str, A
 
 def reads_some(environment: str, rows: Sequence[dict[str, Any]]) -> bool:
     """Whether a built-in environment can use one of the first rows."""
-    return any(_example_id(row, row_class(environment)) is not None for row in rows[:FEW])
+    return any(_example_id(row, row_class(environment)) is not None for row in rows[:_TRIED_ROWS])
 
 
 def _sample(file: Path, limit: int) -> list[dict[str, Any]]:
@@ -110,7 +106,7 @@ def readable_rows(file: Path, path: str) -> Iterator[dict[str, Any]]:
             issue = row.issue(row.fault)
             raise DatasetError(f"The dataset has a row that cannot be read:\n  {issue}", [issue])
         if not isinstance(row.data, dict):
-            raise DatasetError(f"Row {row.number} of {path} is no object. Give one object a row.")
+            raise DatasetError(f"Row {row.number} of {path} is not an object. Give one object a row.")
         yield row.data
 
 
@@ -123,9 +119,9 @@ def first_rows(file: Path, count: int) -> Iterator[Any]:
         yield row.data
 
 
-def count_rows(file: Path) -> int:
-    """All rows, usable or not."""
-    return count_lines(file) if has_row_per_line(file) else sum(1 for _ in read_rows(file))
+def count_rows(file: Path) -> Iterator[int]:
+    """The number of rows, usable or not."""
+    yield count_lines(file) if has_row_per_line(file) else sum(1 for _ in read_rows(file))
 
 
 def has_row_per_line(path: str | Path) -> bool:
@@ -159,19 +155,11 @@ def _issue(issue: RowIssue) -> dict[str, Any]:
     return {"row": issue.row, "field": issue.column, "severity": issue.severity, "message": said}
 
 
-def _once(answer: Callable[P, T]) -> Callable[P, Iterator[T]]:
-    """A question that has one answer."""
-
-    def answers(*args: P.args, **kwargs: P.kwargs) -> Iterator[T]:
-        yield answer(*args, **kwargs)
-
-    return answers
-
-
 QUESTIONS: dict[str, Callable[..., Iterator[Any]]] = {
-    "preview": _once(make_preview),
-    "check": _once(check_file),
-    "count": _once(count_rows),
+    "preview": make_preview,
+    "check": check_file,
+    "count": count_rows,
     "first": first_rows,
     "rows": readable_rows,
 }
+"""Each yields its answers; the first three have one."""

@@ -9,7 +9,7 @@ import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path, PurePosixPath
-from typing import Any
+from typing import Any, NamedTuple
 
 from benchmax.envs.datasets.readers import file_format
 from benchmax.envs.datasets.rows import Finding, check_messages
@@ -22,71 +22,70 @@ from benchmax.platform.store.uploads.blobs import BlobStore
 from benchmax.platform.wire.datasets import DatasetPreview
 
 
-@contextmanager
-def dataset_file(store: BlobStore, sha256: str, path: str) -> Iterator[Path]:
-    """A blob under a name with the suffix its path had, for readers that go by it."""
-    suffix, known = PurePosixPath(path).suffix.lower(), file_format(path)
-    most = JSON_FILE_BYTES if known is None else known.most_bytes
-    if most is not None and store.path(sha256).stat().st_size > most:
-        raise UsageError(f"{path} is too large to be read at once. Upload it as .jsonl.")
-    folder = make_owned_dir("benchmax-rows-")
-    link = folder / f"dataset{suffix}"
-    try:
-        os.symlink(store.path(sha256).absolute(), link)
-        yield link
-    except UsageError as error:  # it names the file, and that name is the server's own business
-        raise UsageError(str(error).replace(str(link), path)) from None
-    finally:
-        remove_tree(folder)
+class StoredRows(NamedTuple):
+    """The rows of an uploaded dataset."""
 
+    store: BlobStore
+    sha256: str
+    path: str
+    """What it was uploaded as."""
 
-def preview(
-    store: BlobStore, sha256: str, size: int, path: str, limit: int, environment: str | None = None
-) -> DatasetPreview:
-    """The first rows, and what is wrong with any of the first 100,000, as a built-in environment reads them."""
-    (seen,) = _ask(store, sha256, path, "preview", limit=limit, environment=environment)
-    return DatasetPreview.model_validate({"path": path, "bytes": size, **seen})
+    def preview(self, limit: int, environment: str | None = None) -> DatasetPreview:
+        """The first rows, and what is wrong with any of the first 100,000, as a built-in environment reads them."""
+        (seen,) = self._ask("preview", limit=limit, environment=environment)
+        size = self.store.path(self.sha256).stat().st_size
+        return DatasetPreview.model_validate({"path": self.path, "bytes": size, **seen})
 
+    def read(self) -> Iterator[dict[str, Any]]:
+        """All rows; DatasetError, with its line, at one that cannot be read."""
+        return self._ask("rows", path=self.path)
 
-def read(store: BlobStore, sha256: str, path: str) -> Iterator[dict[str, Any]]:
-    """The rows of a file; DatasetError, with its line, at one that cannot be read."""
-    return _ask(store, sha256, path, "rows", path=path)
+    def first(self, count: int) -> list[Any]:
+        """The first rows, as they are; UsageError when they are too much to be held."""
+        return list(self._ask("first", count=count))
 
+    def check(self, reader: str) -> int:
+        """The number of usable rows; DatasetError, with row, column, reason and fix, for one that is not."""
+        (usable,) = self._ask("check", path=self.path, environment=reader)
+        return int(usable) if usable < PREVIEW_ROWS else self.number()
 
-def first(store: BlobStore, sha256: str, path: str, count: int) -> list[Any]:
-    """The first rows of a file, as they are; UsageError when they are too much to be held."""
-    return list(_ask(store, sha256, path, "first", count=count))
+    def number(self) -> int:
+        """How many rows there are, usable or not."""
+        (rows,) = self._ask("count")
+        return int(rows)
 
+    def check_sft(self) -> int:
+        """The number of rows of a supervised run; DatasetError for the first that has no answer to learn."""
+        number = 0
+        for number, row in enumerate(self.read(), start=1):
+            if fault := _nothing_to_learn(row):
+                column = f", {fault.column}" if fault.column else ""
+                way = f"{fault.fix[:1].upper()}{fault.fix[1:]}, or leave it out."
+                raise DatasetError(f"Row {number} of {self.path}{column}: {fault.reason}. {way}")
+        if not number:
+            raise DatasetError(f"{self.path} has no rows. Add some.")
+        return number
 
-def check(store: BlobStore, sha256: str, path: str, reader: str) -> int:
-    """Usable rows of a dataset; DatasetError, with row, column, reason and fix, for one that is not."""
-    (usable,) = _ask(store, sha256, path, "check", path=path, environment=reader)
-    return int(usable) if usable < PREVIEW_ROWS else count(store, sha256, path)
+    def _ask(self, do: str, **more: Any) -> Iterator[Any]:
+        with self._file() as file:
+            yield from bounded_rows.answers(file, do, **more)
 
-
-def count(store: BlobStore, sha256: str, path: str) -> int:
-    """Rows of a dataset."""
-    (rows,) = _ask(store, sha256, path, "count")
-    return int(rows)
-
-
-def _ask(store: BlobStore, sha256: str, name: str, do: str, **more: Any) -> Iterator[Any]:
-    """What a question brings about the upload of that name."""
-    with dataset_file(store, sha256, name) as file:
-        yield from bounded_rows.answers(file, do, **more)
-
-
-def check_sft(store: BlobStore, sha256: str, path: str) -> int:
-    """The number of rows of a supervised run; DatasetError for the first that has no answer to learn."""
-    number = 0
-    for number, row in enumerate(read(store, sha256, path), start=1):
-        if fault := _nothing_to_learn(row):
-            column = f", {fault.column}" if fault.column else ""
-            way = f"{fault.fix[:1].upper()}{fault.fix[1:]}, or leave it out."
-            raise DatasetError(f"Row {number} of {path}{column}: {fault.reason}. {way}")
-    if not number:
-        raise DatasetError(f"{path} has no rows. Add some.")
-    return number
+    @contextmanager
+    def _file(self) -> Iterator[Path]:
+        """The blob under a name with the suffix its path had, for readers that go by it."""
+        blob, known = self.store.path(self.sha256), file_format(self.path)
+        most = JSON_FILE_BYTES if known is None else known.most_bytes
+        if most is not None and blob.stat().st_size > most:
+            raise UsageError(f"{self.path} is too large to be read at once. Upload it as .jsonl.")
+        folder = make_owned_dir("benchmax-rows-")
+        link = folder / f"dataset{PurePosixPath(self.path).suffix.lower()}"
+        try:
+            os.symlink(blob.absolute(), link)
+            yield link
+        except UsageError as error:  # it names the file, and that name is the server's own business
+            raise UsageError(str(error).replace(str(link), self.path)) from None
+        finally:
+            remove_tree(folder)
 
 
 def _nothing_to_learn(row: dict[str, Any]) -> Finding | None:

@@ -13,10 +13,10 @@ from typing import TYPE_CHECKING, Any
 
 from benchmax import limits
 from benchmax.errors import NotFoundError, UsageError
+from benchmax.platform.server.server_services import Services
 from benchmax.platform.server.services import models
-from benchmax.platform.server.services.datasets import stored_rows
 from benchmax.platform.server.services.datasets.preview import OWN_CODE
-from benchmax.platform.server.state import Services
+from benchmax.platform.server.services.datasets.stored_rows import StoredRows
 from benchmax.platform.store.uploads import blobs
 from benchmax.platform.store.uploads.blobs import BlobStore
 from benchmax.platform.store.uploads.uploads import manifest_bytes
@@ -92,9 +92,13 @@ class Assets:
             return self.blobs
         return {**self.blobs, FINGERPRINT: fingerprint(pickled.read_bytes())}
 
+    def rows(self, name: str) -> StoredRows:
+        """Those of one of the two datasets."""
+        return StoredRows(self._store, self.blobs[name], self.paths[name])
+
     def count(self, name: str) -> int:
         """Usable rows of one of the two datasets; DatasetError for rows that the run could not use."""
-        return stored_rows.check(self._store, self.blobs[name], self.paths[name], self.reader)
+        return self.rows(name).check(self.reader)
 
     @cached_property
     def reader(self) -> str:

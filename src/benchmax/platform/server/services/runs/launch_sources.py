@@ -7,28 +7,28 @@ four files, as any other.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
-from typing import Any, NamedTuple, TypeVar
+from collections.abc import Callable, Iterable, Mapping
+from itertools import chain
+from typing import Any, NamedTuple
 
 from benchmax import limits
 from benchmax.envs.composed.parts import mixed_part
-from benchmax.envs.datasets.run_rows import check_count
+from benchmax.envs.datasets.required_rows import check_count
 from benchmax.envs.datasets.split import HELD_OUT_SHARE, held_out_of_parts
 from benchmax.errors import NotFoundError, UsageError
+from benchmax.platform.server.server_services import Services
 from benchmax.platform.server.services import catalogue
 from benchmax.platform.server.services.catalogue import Environment
-from benchmax.platform.server.services.datasets import stored_rows, uploaded
+from benchmax.platform.server.services.datasets import dataset_files
 from benchmax.platform.server.services.datasets.preview import OWN_CODE
+from benchmax.platform.server.services.datasets.stored_rows import StoredRows
 from benchmax.platform.server.services.runs.launch_checks import SPLIT_FROM, Assets, row_reader
-from benchmax.platform.server.state import Services
 from benchmax.platform.store.uploads import blobs
 from benchmax.platform.store.uploads.uploads import SPLITS
 from benchmax.platform.wire.launches import SFT_FORMAT, SftDataset
 
 SOURCES = ("environment", "dataset_path", "eval_share")
 _BUNDLE = ("env_cls_path", "env_metadata_path")
-
-T = TypeVar("T")
 
 
 def resolve(services: Services, owner_id: str, args: Mapping[str, Any]) -> dict[str, Any]:
@@ -66,7 +66,8 @@ def checked_sources(services: Services, owner_id: str, args: Mapping[str, Any]) 
     held_out = assets.count("eval_dataset_path")
     given = held_out > 0
     if not given:
-        assets = Assets(services, owner_id, named | _held_out(services, owner_id, assets))
+        split = _split(services, owner_id, assets.rows("train_dataset_path").read, HELD_OUT_SHARE)
+        assets = Assets(services, owner_id, named | split)
         held_out = assets.count("eval_dataset_path")
     rows = assets.count("train_dataset_path")
     check_count(rows, "Nothing was launched.")
@@ -78,12 +79,6 @@ def checked_sources(services: Services, owner_id: str, args: Mapping[str, Any]) 
         warnings.append(f"The eval dataset has no rows; {aside}.")
     split_from = {SPLIT_FROM: str(args["dataset_path"])} if args.get("dataset_path") else {}
     return Sources(assets.paths, assets.recorded() | split_from, rows, warnings)
-
-
-def _held_out(services: Services, owner_id: str, assets: Assets) -> dict[str, str]:
-    """The two paths for a launch whose eval dataset has no rows: a part of the training rows is held out."""
-    path, sha256 = assets.paths["train_dataset_path"], assets.blobs["train_dataset_path"]
-    return _split(services, owner_id, lambda: stored_rows.read(services.blobs, sha256, path), HELD_OUT_SHARE)
 
 
 class SupervisedRows(NamedTuple):
@@ -98,28 +93,28 @@ class SupervisedRows(NamedTuple):
 
 def supervised_rows(services: Services, owner_id: str, dataset: SftDataset, held_out: int) -> SupervisedRows:
     """The one file a supervised run learns from; the two of a folder become one, its eval rows the last."""
-    with services.database.read() as db:
-        found = uploaded.splits_of(db, owner_id, dataset.path)
-    if "train" not in found:
-        raise NotFoundError(uploaded.NOT_THERE)
-    path, sha256 = found["train"][0].path, found["train"][1].sha256
+    train, other = _splits(services, owner_id, dataset.path)
     # What the published format's digest covers is not documented.
     plain = dataset.format != SFT_FORMAT and dataset.digest
-    if plain and plain.removeprefix("sha256:") != sha256:
-        raise UsageError(f"{path} is not the file its digest describes. Upload it again.")
-    rows = stored_rows.check_sft(services.blobs, sha256, path)
-    if "eval" not in found:
-        return SupervisedRows(path, sha256, rows, held_out)
-    other, blob = found["eval"]
-    aside = stored_rows.check_sft(services.blobs, blob.sha256, other.path)
-    both = ((sha256, path), (blob.sha256, other.path))
-    joined = uploaded.store_rows(
-        services.blobs, (row for each in both for row in stored_rows.read(services.blobs, *each))
-    )
+    if plain and plain.removeprefix("sha256:") != train.sha256:
+        raise UsageError(f"{train.path} is not the file its digest describes. Upload it again.")
+    rows = train.check_sft()
+    if other is None:
+        return SupervisedRows(train.path, train.sha256, rows, held_out)
+    aside = other.check_sft()
+    joined = dataset_files.store_rows(services.blobs, chain(train.read(), other.read()))
     where = f"{SPLITS}{joined[0][:16]}/train.jsonl"
     with services.database.write() as db:
-        uploaded.name(db, owner_id, where, *joined)
+        dataset_files.name(db, owner_id, where, *joined)
     return SupervisedRows(where, joined[0], rows + aside, aside)
+
+
+def _splits(services: Services, owner_id: str, path: str) -> tuple[StoredRows, StoredRows | None]:
+    """The rows to train on, and those held out where they are a file of their own."""
+    found = dataset_files.splits_of(services, owner_id, path)
+    if "train" not in found:
+        raise NotFoundError(dataset_files.NOT_THERE)
+    return found["train"], found.get("eval")
 
 
 def _reader(services: Services, owner_id: str, args: Mapping[str, Any]) -> str:
@@ -158,30 +153,23 @@ def _datasets(
         return {} if own is None else _split(services, owner_id, lambda: own, share)
     if not isinstance(path, str):
         raise UsageError("args.dataset_path must be the path of an upload. `list_datasets` shows them.")
-    with services.database.read() as db:
-        found = uploaded.splits_of(db, owner_id, path)
-    train, held_out = found.get("train"), found.get("eval")
-    if train is None:
-        raise NotFoundError(uploaded.NOT_THERE)
+    train, held_out = _splits(services, owner_id, path)
     if held_out is not None:
-        return {"train_dataset_path": train[0].path, "eval_dataset_path": held_out[0].path}
-    where, sha256 = train[0].path, train[1].sha256
-    check_count(stored_rows.check(services.blobs, sha256, where, reader), "Nothing was launched.")
-    return _split(services, owner_id, lambda: stored_rows.read(services.blobs, sha256, where), share)
+        return {"train_dataset_path": train.path, "eval_dataset_path": held_out.path}
+    check_count(train.check(reader), "Nothing was launched.")
+    return _split(services, owner_id, train.read, share)
 
 
-def _split(services: Services, owner_id: str, rows: Any, share: float) -> dict[str, str]:
+def _split(
+    services: Services, owner_id: str, read: Callable[[], Iterable[dict[str, Any]]], share: float
+) -> dict[str, str]:
     """Three passes over the rows, none of which holds them all."""
-    aside = held_out_of_parts(map(mixed_part, rows()), share)
-    train = uploaded.store_rows(services.blobs, _chosen(rows(), lambda at: at not in aside))
-    held_out = uploaded.store_rows(services.blobs, _chosen(rows(), lambda at: at in aside))
+    aside = held_out_of_parts(map(mixed_part, read()), share)
+    train = dataset_files.store_rows(services.blobs, (row for at, row in enumerate(read()) if at not in aside))
+    held_out = dataset_files.store_rows(services.blobs, (row for at, row in enumerate(read()) if at in aside))
     folder = f"{SPLITS}{train[0][:8]}{held_out[0][:8]}"
     paths = {"train_dataset_path": f"{folder}/train.jsonl", "eval_dataset_path": f"{folder}/eval.jsonl"}
     with services.database.write() as db:
         for path, stored in zip(paths.values(), (train, held_out), strict=True):
-            uploaded.name(db, owner_id, path, *stored)
+            dataset_files.name(db, owner_id, path, *stored)
     return paths
-
-
-def _chosen(rows: Iterable[T], wanted: Any) -> Iterator[T]:
-    return (row for at, row in enumerate(rows) if wanted(at))

@@ -44,7 +44,7 @@ class Wanted(NamedTuple):
     limit: int
     tail: bool
 
-    def lets(self, level: str) -> bool:
+    def includes(self, level: str) -> bool:
         if self.level is None or level not in LEVELS:
             return self.level is None
         return LEVELS.index(level) >= LEVELS.index(self.level)
@@ -113,7 +113,7 @@ def _lines(data: bytes, start: int, process: str, wanted: Wanted, before: float 
             row.created_at, row.approximate = before, before is not None
         level, before = row.level, row.created_at
         at = min(at + len(raw) + 1, start + len(data))
-        if row.message and wanted.lets(row.level):
+        if row.message and wanted.includes(row.level):
             found.append(row)
     return found[-wanted.limit :], at
 

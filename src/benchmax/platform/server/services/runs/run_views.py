@@ -15,7 +15,7 @@ from benchmax.platform.store.datadir import DataDir
 from benchmax.platform.store.runs import run_summaries
 from benchmax.platform.store.runs.run_summaries import RunSummary
 from benchmax.platform.store.tables import TERMINAL, Job, Run
-from benchmax.platform.store.uploads.uploads import OURS
+from benchmax.platform.store.uploads.uploads import BUILT_IN_ENVS
 from benchmax.platform.wire.runs import RunInfo
 
 _WITH_JOB = select(Job.run_id).where(Job.run_id.in_(bindparam("ids", expanding=True))).distinct()
@@ -62,8 +62,8 @@ def run_infos(
 
 def environment_name(path: str) -> str:
     """`envs/<name>/<digest>/env-cls.pkl` → the name; empty where the path has none."""
-    parts = path.removeprefix(OURS).split("/")
-    return parts[0] if path.startswith(OURS) else parts[1] if len(parts) > 2 else ""
+    parts = path.removeprefix(BUILT_IN_ENVS).split("/")
+    return parts[0] if path.startswith(BUILT_IN_ENVS) else parts[1] if len(parts) > 2 else ""
 
 
 def _task_digest(run: Run) -> str:

@@ -1,0 +1,68 @@
+"""What the queue needs besides running its jobs: cancelled, lost, forgotten and deleted ones are brought to an end."""
+
+from __future__ import annotations
+
+import logging
+import shutil
+from collections.abc import Callable, Collection, Iterator
+from contextlib import contextmanager
+
+from sqlalchemy.exc import SQLAlchemyError
+
+from benchmax.platform.runner.jobs.job import Job
+from benchmax.platform.runner.jobs.leases import Leases
+from benchmax.platform.store import tables
+from benchmax.platform.store.database import Database
+from benchmax.platform.store.datadir import DataDir
+from benchmax.platform.store.queue import jobs, waiting
+from benchmax.platform.store.queue.jobs import HEARTBEAT_SECONDS
+from benchmax.platform.store.runs import runs
+
+logger = logging.getLogger(__name__)
+
+
+@contextmanager
+def logged_trouble(name: object) -> Iterator[None]:
+    """Log whatever goes wrong with one job or session, so that the others go on."""
+    try:
+        yield
+    except (SQLAlchemyError, OSError) as error:
+        logger.warning("%s cannot be looked after now: %s", name, error)
+    except Exception:
+        logger.exception("%s cannot be looked after now", name)
+
+
+def keep_up(
+    database: Database, data: DataDir, leases: Leases, watched: Collection[int], open_job: Callable[[tables.Job], Job]
+) -> None:
+    """One round. `watched` are the jobs that this supervisor runs."""
+    with database.read() as session:
+        forgotten = [row for row in jobs.leased(session, leases.holder.id) if row.id not in watched]
+        dropped = waiting.to_drop(session)
+        lost = waiting.without_job(session)
+        deleted = waiting.deleted_runs(session)
+        queued = waiting.waiting_runs(session)
+    for row in forgotten:  # leased and, for want of a disk or a database, never begun
+        with database.write() as session:
+            jobs.give_back(session, row.id, leases.holder, attempts=row.attempts, delay=HEARTBEAT_SECONDS)
+    for row in dropped:
+        with database.write() as session:
+            if waiting.drop(session, row.id):
+                open_job(row).finish(session, "cancelled", "The run was stopped before it began.")
+    for run_id in lost:
+        with database.write() as session:
+            runs.set_status(session, run_id, "failed", "Nothing was left that would run it. Launch it again.")
+    for run_id in deleted:
+        shutil.rmtree(data.run(run_id), ignore_errors=True)
+        with database.write() as session:
+            runs.remove(session, run_id)
+    for place, (run_id, activity) in enumerate(queued):
+        _report_place(database, run_id, activity, place)
+
+
+def _report_place(database: Database, run_id: str, activity: str, place: int) -> None:
+    """Store how many runs come before one that waits."""
+    text = "waiting for a free slot" + (f", {place} before it" if place else "")
+    if text != activity:
+        with database.write() as session:
+            runs.set_progress(session, run_id, activity=text)

@@ -1,0 +1,21 @@
+"""The answer that server-sent events come in."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Mapping
+from typing import Any
+
+from fastapi.responses import StreamingResponse
+
+from benchmax.sse import MEDIA_TYPE
+
+STREAM: dict[int | str, dict[str, Any]] = {
+    200: {"content": {MEDIA_TYPE: {"schema": {"type": "string"}}}, "description": "`data: {json}` lines"}
+}
+"""How the API describes a route that answers with them."""
+
+
+def event_response(pieces: AsyncIterator[bytes], headers: Mapping[str, str] | None = None) -> StreamingResponse:
+    """What is sent as it comes; no proxy holds it back."""
+    unbuffered = {"X-Accel-Buffering": "no", **(headers or {})}
+    return StreamingResponse(pieces, media_type=MEDIA_TYPE, headers=unbuffered)

@@ -1,0 +1,41 @@
+"""A packed workdir, by its name and by the names and pickles of earlier versions."""
+
+from __future__ import annotations
+
+import importlib
+import pickle
+from pathlib import Path
+
+import pytest
+
+from benchmax.envs.mcp import Luggage, PackedWorkdir
+
+DEMO = Path(__file__).parents[4] / "examples" / "mcp_demo"
+
+
+def test_a_pickle_holds_the_files_until_they_are_needed() -> None:
+    opened = pickle.loads(pickle.dumps(PackedWorkdir(DEMO)))
+    folder = Path(opened)
+    assert folder != DEMO
+    assert (folder / "mcp_config.yaml").read_bytes() == (DEMO / "mcp_config.yaml").read_bytes()
+    assert opened.origin == pickle.loads(pickle.dumps(opened)).origin
+    opened.drop()
+    assert not folder.exists()
+    assert (Path(opened) / "reward_fn.py").is_file(), "it is unpacked again"
+    opened.drop()
+
+
+def test_the_old_name_is_the_same_class() -> None:
+    assert Luggage is PackedWorkdir
+    assert importlib.import_module("benchmax.envs.mcp.luggage").Luggage is PackedWorkdir
+
+
+@pytest.mark.parametrize("protocol", [2, 3])
+def test_a_pickle_of_an_earlier_version_opens(protocol: int) -> None:
+    now = pickle.dumps(PackedWorkdir(DEMO), protocol)
+    then = now.replace(b"benchmax.envs.mcp.packed_workdir\n", b"benchmax.envs.mcp.luggage\n")
+    assert then != now
+    opened = pickle.loads(then)
+    assert isinstance(opened, PackedWorkdir)
+    assert (Path(opened) / "setup.sh").is_file()
+    opened.drop()
