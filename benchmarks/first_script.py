@@ -26,7 +26,7 @@ from pathlib import Path
 
 from _documents_script import with_rows
 
-from benchmax import ports
+from benchmax.net import ports
 from benchmax.platform.client import TrainerClient
 from benchmax.platform.daemon import control, liveness
 from benchmax.platform.store.datadir import DataDir

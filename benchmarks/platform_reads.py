@@ -29,7 +29,7 @@ from typing import Any
 
 from _platform_data import Size, build, counts, wanted
 
-from benchmax import ports
+from benchmax.net import ports
 from benchmax.platform.daemon import liveness
 from benchmax.platform.daemon.options import Options
 from benchmax.platform.server.app import create_app

@@ -20,7 +20,7 @@ HOMES: tuple[tuple[str, str, tuple[str, ...]], ...] = (
     (r"\bos\.replace\(|\.with_name\(f?\"\.tmp", "files/atomic.py", ("files/", "trainer/checkpoint.py")),
     (r"Retry-After\"\)|2(?:\.0)? ?\*\* ?\(?(?:attempt|tries|failures|lost)", "retries.py", ("retries.py",)),
     (r"\"reward/(?:mean|std|min|max)\"|\"solve_rate\"|\"groups/used\"", "metrics.py", ("metrics.py",)),
-    (r"text/event-stream|\"data: ?\"|\"data: \{|\\ndata:|\[DONE\]|b\": ?[\w ]*\\n", "sse.py", ("sse.py",)),
+    (r"text/event-stream|\"data: ?\"|\"data: \{|\\ndata:|\[DONE\]|b\": ?[\w ]*\\n", "net/sse.py", ("net/sse.py",)),
     (r"entry_points\(", "plugins.py", ("plugins.py",)),
     (r"\.flock\(", "files/locks.py", ("files/",)),
     (r"\"\.(?:csv|tsv|parquet)\"", "envs/datasets/readers.py", ("envs/datasets/", "cli/platform/runs.py")),

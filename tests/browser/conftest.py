@@ -3,13 +3,11 @@ request to another origin fails the test that opened it."""
 
 from __future__ import annotations
 
-import os
 import shutil
 
 import pytest
-from console_world import PATIENCE, ConsoleWorld, demo, script, train_toy
+from console_world import CHROMIUM, CHROMIUM_FLAGS, PATIENCE, ConsoleWorld, demo, script, train_toy
 
-CHROMIUM = os.environ.get("CHROMIUM") or shutil.which("chromium") or shutil.which("google-chrome")
 SIZE = {"width": 1280, "height": 860}
 
 
@@ -39,7 +37,7 @@ def browser(console):
         pytest.skip("there is no chromium; `make setup` as root installs it, or: apt-get install chromium")
     playwright = pytest.importorskip("playwright.sync_api", reason="playwright is not installed; `make setup` does")
     with playwright.sync_playwright() as driver:
-        opened = driver.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox", "--disable-gpu"])
+        opened = driver.chromium.launch(executable_path=CHROMIUM, args=CHROMIUM_FLAGS)
         yield opened
         opened.close()
 

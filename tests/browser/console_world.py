@@ -11,6 +11,7 @@ import asyncio
 import importlib.util
 import json
 import math
+import os
 import random
 import shutil
 import sys
@@ -27,6 +28,11 @@ from platform_world import LiveServer
 ROOT = Path(__file__).resolve().parents[2]
 EMAIL = "ada@example.org"
 PASSWORD = "correct horse battery"
+CHROMIUM = os.environ.get("CHROMIUM") or next(
+    filter(None, map(shutil.which, ("chromium-headless-shell", "chromium", "google-chrome"))), None
+)
+# One process draws and one runs every page: half the CPU time of one for each.
+CHROMIUM_FLAGS = ["--no-sandbox", "--disable-gpu", "--in-process-gpu", "--renderer-process-limit=1"]
 PATIENCE = 60_000
 """Milliseconds a page may take for one thing: only a slow machine comes near."""
 

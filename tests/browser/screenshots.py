@@ -9,8 +9,6 @@ from __future__ import annotations
 import argparse
 import io
 import json
-import os
-import shutil
 import sys
 import tempfile
 from collections.abc import Callable
@@ -19,7 +17,7 @@ from typing import Any, NamedTuple
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "support"))
 
-from console_world import EMAIL, demo, keep_training, settle, train_toy
+from console_world import CHROMIUM, CHROMIUM_FLAGS, EMAIL, demo, keep_training, settle, train_toy
 from training_events import BEFORE, begins, helped
 from working_world import WorkingWorld, furnish, key_of, train, working
 
@@ -29,7 +27,6 @@ from session_world import store_run
 ROOT = Path(__file__).resolve().parents[2]
 ALL, KEPT = ROOT / "build" / "screenshots", ROOT / "docs" / "images"
 QUALITY = 84
-CHROMIUM = os.environ.get("CHROMIUM") or shutil.which("chromium") or shutil.which("google-chrome")
 BEST = {
     "runs-light", "run-train-light", "run-train-dark", "rollouts-light", "compare-light", "playground-light",
     "new-run-light", "doctor-dark", "run-begins-light", "run-learned-light",
@@ -198,7 +195,7 @@ def shoot(world: WorkingWorld, runs: dict[str, str], wanted: str, folder: Path) 
     from playwright.sync_api import sync_playwright
 
     with sync_playwright() as driver:
-        browser = driver.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox", "--disable-gpu"])
+        browser = driver.chromium.launch(executable_path=CHROMIUM, args=CHROMIUM_FLAGS)
         for theme in ("light", "dark"):
             context = browser.new_context(
                 viewport={"width": 1280, "height": 860}, color_scheme=theme, reduced_motion="reduce"

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from benchmax import ports
+from benchmax.net import ports
 from benchmax.platform.client import TrainerClient
 from benchmax.platform.daemon import control, liveness
 from benchmax.platform.sdk.run import ENDED

@@ -8,8 +8,8 @@ import time
 
 import pytest
 
-from benchmax import ports
 from benchmax.errors import UsageError
+from benchmax.net import ports
 from benchmax.platform.daemon import control, liveness
 from benchmax.platform.daemon.options import Options
 from benchmax.platform.runner.processes import process_ids

@@ -13,7 +13,7 @@ from pathlib import Path
 import httpx2
 import pytest
 
-from benchmax import ports
+from benchmax.net import ports
 from benchmax.platform.daemon import liveness
 from benchmax.platform.store.accounts import users
 from benchmax.platform.store.runs import rollouts

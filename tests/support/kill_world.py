@@ -13,9 +13,9 @@ from pathlib import Path
 
 import psutil
 
-from benchmax import ports
 from benchmax.envs.base_env import BaseEnv
 from benchmax.errors import UsageError
+from benchmax.net import ports
 from benchmax.platform.client import TrainerClient
 from benchmax.platform.daemon import control, liveness
 from benchmax.platform.daemon.options import Options

@@ -9,7 +9,7 @@ from pathlib import Path
 import httpx2
 import psutil
 
-from benchmax import ports
+from benchmax.net import ports
 from benchmax.platform.store.accounts import users
 from benchmax.platform.store.database import open_database
 from benchmax.platform.store.datadir import DataDir

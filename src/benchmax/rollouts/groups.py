@@ -177,10 +177,24 @@ async def run_batch(
     step: int | None = None,
     on_rollout: OnRollout | None = None,
 ) -> list[Rollout]:
-    """Play every example and return all rollouts, in the order they finished."""
+    """Play every example; return the rollouts in the order of the examples. `on_rollout` gets each as it finishes."""
+    positions: dict[str, int] = {}
+
+    def samples_of(example: Example) -> Sequence[int]:
+        positions.setdefault(example["id"], len(positions))
+        return range(group_size)
+
     rollouts: list[Rollout] = []
     groups = run_groups(
-        host, examples, model, settings, group_size=group_size, concurrency=concurrency, split=split, step=step
+        host,
+        examples,
+        model,
+        settings,
+        group_size=group_size,
+        concurrency=concurrency,
+        split=split,
+        step=step,
+        samples_of=samples_of,
     )
     async with aclosing(groups):
         async for group in groups:
@@ -188,7 +202,7 @@ async def run_batch(
             if on_rollout:
                 for rollout in group:
                     on_rollout(rollout)
-    return rollouts
+    return sorted(rollouts, key=lambda rollout: positions[rollout.example_id])
 
 
 async def _with_samples(

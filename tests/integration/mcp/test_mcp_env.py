@@ -17,7 +17,7 @@ from benchmax.envs.mcp import ParallelMcpEnv
 from benchmax.envs.mcp.provisioners import LocalProvisioner, ManualProvisioner
 from benchmax.envs.types import ToolResult, Transcript, Unscored
 from benchmax.errors import EnvDefinitionError, McpError, UsageError
-from benchmax.ports import free_port
+from benchmax.net.ports import free_port
 from mcp_world import DEMO, alive, make_workdir, opened, pid_of, wait_until_gone
 
 

@@ -14,10 +14,10 @@ import pytest
 import typer
 from typer.testing import CliRunner
 
-from benchmax import ports
 from benchmax.cli import output
 from benchmax.cli.platform import up as commands
 from benchmax.errors import NotFoundError, UsageError
+from benchmax.net import ports
 from benchmax.platform.daemon import control, liveness
 from benchmax.platform.daemon.backup import back_up
 from benchmax.platform.daemon.options import Options

@@ -14,9 +14,9 @@ from dataclasses import asdict, fields
 
 import pytest
 
-from benchmax import ports
 from benchmax.envs.base_env import BaseEnv
 from benchmax.errors import DatasetError, UsageError
+from benchmax.net import ports
 from benchmax.platform.client import (
     AsyncTrainerClient,
     LaunchArgSpec,

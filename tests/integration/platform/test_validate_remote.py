@@ -11,8 +11,8 @@ from typer.testing import CliRunner
 from benchmax.cli.local.validate import validate
 from benchmax.errors import ConfigError, NotFoundError, UsageError
 from benchmax.inference.weights.store import Card
+from benchmax.net.ports import free_port
 from benchmax.platform.exceptions import TrainerError
-from benchmax.ports import free_port
 from benchmax.trainer.tiny_model import make_tiny
 from session_world import supervised
 

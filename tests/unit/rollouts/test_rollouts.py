@@ -666,3 +666,25 @@ async def test_a_closed_host_is_a_usage_error():
         pass
     with pytest.raises(UsageError, match="not open"):
         await run_batch(host, [example()], ScriptedModel("5"))
+
+
+async def test_a_batch_is_returned_in_the_order_of_its_examples():
+    examples = [make_example([{"role": "user", "content": name}], {"gold": name}) for name in ("slow", "quick", "last")]
+    others_done = asyncio.Event()
+
+    async def answers(messages):
+        if messages[-1]["content"] == "slow":
+            await others_done.wait()
+        return messages[-1]["content"]
+
+    finished: list[str] = []
+
+    def note(rollout: Rollout) -> None:
+        finished.append(rollout.example_id)
+        if len(finished) == 2:
+            others_done.set()
+
+    async with EnvHost(Calculator) as host:
+        rollouts = await run_batch(host, examples, ScriptedModel(answers), on_rollout=note)
+    assert [rollout.example_id for rollout in rollouts] == [each["id"] for each in examples]
+    assert finished[-1] == examples[0]["id"]

@@ -12,10 +12,11 @@ from typing import Annotated
 
 import typer
 
-from benchmax import extras, ports
+from benchmax import extras
 from benchmax.cli.output import FAILED, Json, command, print_json, safe, status_word, stderr, visible
 from benchmax.errors import NotFoundError, UsageError
 from benchmax.files.logs import file_size, tail
+from benchmax.net import ports
 from benchmax.platform.daemon import control
 from benchmax.platform.daemon.backup import back_up
 from benchmax.platform.daemon.liveness import read_daemon

@@ -22,8 +22,21 @@ Not covered
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING, Any
+
 from benchmax.envs.remote.process_environment import Confinement, ProcessLimits
-from benchmax.envs.remote.proxy import RemoteEnv, open_remote_env
 from benchmax.envs.remote.routing import example_context
 
+if TYPE_CHECKING:
+    from benchmax.envs.remote.proxy import RemoteEnv, open_remote_env
+
 __all__ = ["Confinement", "ProcessLimits", "RemoteEnv", "example_context", "open_remote_env"]
+
+
+def __getattr__(name: str) -> Any:
+    # The other end of `wire` needs nothing of the proxy, which loads datasets and search.
+    if name in ("RemoteEnv", "open_remote_env"):
+        from benchmax.envs.remote import proxy
+
+        return getattr(proxy, name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -9,11 +9,11 @@ from pathlib import Path
 
 from benchmax.config import setting
 from benchmax.errors import BenchmaxError
+from benchmax.net.ports import DEFAULT_PORT
 from benchmax.platform.daemon.control import ensure_running
 from benchmax.platform.daemon.daemon import Daemon
 from benchmax.platform.daemon.options import Options
 from benchmax.platform.store.datadir import DataDir
-from benchmax.ports import DEFAULT_PORT
 
 
 def main() -> int:

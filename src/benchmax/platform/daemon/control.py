@@ -9,9 +9,9 @@ import time
 from contextlib import closing
 from typing import Any
 
-from benchmax import ports
 from benchmax.errors import UsageError
 from benchmax.files.logs import file_size, open_log, tail
+from benchmax.net import ports
 from benchmax.platform.daemon.daemon import STOP_SECONDS
 from benchmax.platform.daemon.liveness import identity, platform_url, read_daemon, server_url
 from benchmax.platform.daemon.options import WAIT_SECONDS, Options

@@ -19,11 +19,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from benchmax import ports
 from benchmax.envs.remote.reaper import end_with_parent
 from benchmax.errors import UsageError
 from benchmax.files.atomic import read_object, write_text
 from benchmax.files.logs import open_log, rotate
+from benchmax.net import ports
 from benchmax.platform.daemon import liveness
 from benchmax.platform.daemon.options import Options
 from benchmax.platform.runner.processes import process_ids

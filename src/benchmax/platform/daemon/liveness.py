@@ -10,10 +10,10 @@ from urllib.parse import urlsplit
 
 from benchmax.files.atomic import read_object
 from benchmax.files.logs import modified_at
+from benchmax.net.ports import DEFAULT_PORT
 from benchmax.platform.runner.processes import process_ids
 from benchmax.platform.sdk.credentials import answers
 from benchmax.platform.store.datadir import DataDir
-from benchmax.ports import DEFAULT_PORT
 
 LOOK_SECONDS = 2.0
 """Between two looks at a process, and how long the server has for its answer."""

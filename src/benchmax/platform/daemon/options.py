@@ -7,8 +7,8 @@ import sys
 from dataclasses import dataclass
 from pathlib import Path
 
+from benchmax.net.ports import DEFAULT_PORT
 from benchmax.platform.store.datadir import DataDir
-from benchmax.ports import DEFAULT_PORT
 
 WAIT_SECONDS = 60.0
 """For the server and the runner of a killed daemon to end: they still save, and hold their locks."""

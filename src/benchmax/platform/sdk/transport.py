@@ -17,11 +17,11 @@ from pathlib import Path
 from typing import IO, Any, Self, TypeAlias, TypeVar
 
 from benchmax import retries
+from benchmax.net.sse import read_events
 from benchmax.platform.sdk import credentials
 from benchmax.platform.sdk.calls import EventStream, Request, Row, as_is, run_blocking
 from benchmax.platform.sdk.credentials import TokenProvider
 from benchmax.platform.sdk.exceptions import AuthenticationError, TrainerError
-from benchmax.sse import read_events
 
 TRIES = 3
 BUDGET_SECONDS = 30.0

@@ -8,10 +8,10 @@ from pathlib import Path
 
 from benchmax.config import setting
 from benchmax.errors import BenchmaxError
+from benchmax.net.ports import DEFAULT_PORT
 from benchmax.platform.server.app import serve
 from benchmax.platform.server.settings import ServerSettings
 from benchmax.platform.store.datadir import DataDir
-from benchmax.ports import DEFAULT_PORT
 
 
 def main() -> int:

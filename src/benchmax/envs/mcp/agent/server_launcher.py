@@ -27,7 +27,7 @@ from benchmax.envs.mcp.workdir import Workdir
 from benchmax.envs.remote.process import how_it_exited
 from benchmax.envs.remote.process_environment import readable_bytes, scrubbed_environment
 from benchmax.errors import EnvDefinitionError, McpError
-from benchmax.ports import free_port
+from benchmax.net.ports import free_port
 from benchmax.sandbox import Capabilities, Ended, Limits, Process
 
 T = TypeVar("T")

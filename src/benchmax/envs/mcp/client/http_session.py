@@ -22,7 +22,7 @@ from benchmax.envs.mcp.client.mcp_session import (
 )
 from benchmax.envs.mcp.client.stdio_messages import Unreadable, messages_in, number_of
 from benchmax.errors import McpError
-from benchmax.sse import MEDIA_TYPE, read_events
+from benchmax.net.sse import MEDIA_TYPE, read_events
 
 END_SECONDS = 2.0
 MOST_REDIRECTS = 3

@@ -25,7 +25,7 @@ from benchmax.envs.mcp.packed_workdir import copy_workdir
 from benchmax.envs.mcp.provisioners.base import BaseProvisioner, agent_arguments
 from benchmax.envs.mcp.workdir import workdir_folder
 from benchmax.errors import ConfigError, EnvDefinitionError
-from benchmax.ports import free_port
+from benchmax.net.ports import free_port
 
 logger = logging.getLogger(__name__)
 

@@ -10,13 +10,13 @@ from starlette.concurrency import run_in_threadpool
 
 from benchmax.errors import NotFoundError, UsageError
 from benchmax.models.openai_errors import error_response
+from benchmax.net.sse import MEDIA_TYPE
 from benchmax.platform.server.security.authentication import Caller
 from benchmax.platform.server.server_services import Services
 from benchmax.platform.server.services import models
 from benchmax.platform.server.services.completions import answer
 from benchmax.platform.server.threads import Router
 from benchmax.platform.wire.models import ChatBody, ModelCard, ModelCards
-from benchmax.sse import MEDIA_TYPE
 
 router = Router(prefix="/v1", tags=["models"])
 

@@ -20,6 +20,7 @@ from starlette.datastructures import Headers
 from starlette.exceptions import HTTPException
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from benchmax.net.sse import MEDIA_TYPE
 from benchmax.platform.server.error_responses import Refused, problem, unexpected
 from benchmax.platform.server.security.authentication import Principal, authenticate, cookie_token
 from benchmax.platform.server.security.body_limits import OPEN_BYTES, Bodies, Body, is_hang_up, too_large
@@ -29,7 +30,6 @@ from benchmax.platform.server.security.scopes import SAFE_METHODS, Level, check_
 from benchmax.platform.server.security.stream_watch import StreamWatch
 from benchmax.platform.server.settings import ServerSettings
 from benchmax.platform.store.tables import Run
-from benchmax.sse import MEDIA_TYPE
 
 if TYPE_CHECKING:
     from benchmax.platform.server.server_services import ServerServices

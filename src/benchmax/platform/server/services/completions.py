@@ -9,9 +9,9 @@ from typing import Any, TypeAlias
 
 from fastapi.responses import JSONResponse, Response
 
-from benchmax import sse
 from benchmax.errors import ModelProtocolError, ModelUnavailable
 from benchmax.models.openai_errors import error_body, error_response
+from benchmax.net import sse
 from benchmax.platform.server.server_services import Services
 from benchmax.platform.server.services.event_response import event_response
 from benchmax.platform.server.services.live_sessions import SessionBroken

@@ -7,7 +7,7 @@ from typing import Any
 
 from fastapi.responses import StreamingResponse
 
-from benchmax.sse import MEDIA_TYPE
+from benchmax.net.sse import MEDIA_TYPE
 
 STREAM: dict[int | str, dict[str, Any]] = {
     200: {"content": {MEDIA_TYPE: {"schema": {"type": "string"}}}, "description": "`data: {json}` lines"}

@@ -18,9 +18,9 @@ from typing import Any
 from fastapi.responses import StreamingResponse
 from starlette.concurrency import run_in_threadpool
 
-from benchmax import sse
 from benchmax.config import setting
 from benchmax.errors import BenchmaxError
+from benchmax.net import sse
 from benchmax.platform.server.services.event_response import event_response
 from benchmax.platform.server.settings import ServerSettings
 from benchmax.platform.store.datadir import DataDir

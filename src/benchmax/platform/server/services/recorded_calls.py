@@ -16,9 +16,10 @@ from fastapi.responses import JSONResponse, Response, StreamingResponse
 from pydantic import TypeAdapter
 from starlette.concurrency import run_in_threadpool
 
-from benchmax import limits, sse
+from benchmax import limits
 from benchmax.errors import ContextExceeded, UsageError
 from benchmax.models.openai_errors import FAILED, error_response
+from benchmax.net import sse
 from benchmax.platform.server.server_services import Services
 from benchmax.platform.server.services import models
 from benchmax.platform.server.services.completions import Gone, answer

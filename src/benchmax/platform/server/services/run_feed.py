@@ -14,12 +14,12 @@ from typing import NamedTuple
 from sqlalchemy.exc import SQLAlchemyError
 from starlette.concurrency import run_in_threadpool
 
+from benchmax.net.sse import ALIVE, encoded_event
 from benchmax.platform.server.services.shapes import shape
 from benchmax.platform.store.database import Database
 from benchmax.platform.store.runs import events, runs
 from benchmax.platform.store.tables import TERMINAL, Event
 from benchmax.platform.wire.runs import RunEvent
-from benchmax.sse import ALIVE, encoded_event
 
 POLL_SECONDS = 0.25
 ALIVE_SECONDS = 15.0

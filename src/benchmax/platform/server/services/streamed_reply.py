@@ -6,7 +6,7 @@ import json
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from benchmax.sse import EventReader
+from benchmax.net.sse import EventReader
 
 _NOT_IN_PARTS = frozenset({"role", "id", "type", "name"})
 """Texts that come whole, in one chunk or in several; all others come in parts."""

@@ -11,7 +11,7 @@ from fastapi.responses import Response, StreamingResponse
 from sqlalchemy.orm import Session
 from starlette.concurrency import run_in_threadpool
 
-from benchmax import sse
+from benchmax.net import sse
 from benchmax.platform.server.routes.parameters import Cursor, Limit
 from benchmax.platform.server.routes.runs.rollout_filters import UNCHANGED, Cached
 from benchmax.platform.server.security.authentication import Caller, MaybeCaller

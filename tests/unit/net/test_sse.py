@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from benchmax import sse
+from benchmax.net import sse
 
 
 def read(stream: bytes, size: int = 7) -> list[bytes]:

@@ -1,0 +1,1 @@
+"""What servers and their clients share: `ports`, free ones and the platform's own; `sse`, server-sent events."""
