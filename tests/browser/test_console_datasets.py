@@ -164,6 +164,21 @@ def test_the_doctor_is_run_and_its_report_read(open_page, world):
     page.locator(".checks li").first.wait_for()
 
 
+def test_a_report_is_shown_though_the_list_of_before_it_arrives_late(open_page, world):
+    late = []
+
+    def hold_the_first_list(route):
+        late.append(route) if route.request.method == "GET" and not late else route.continue_()
+
+    page = open_page("/")
+    page.route("**/v1/environments/arithmetic/doctor", hold_the_first_list)
+    page.goto(f"{world.url}/environments/arithmetic?tab=doctor")
+    with page.expect_response(lambda answer: answer.request.method == "POST" and "doctor" in answer.url):
+        page.get_by_role("button", name="Run the doctor").click()
+    late[0].fulfill(json={"reports": []})
+    page.get_by_text("Rewards of made-up answers").wait_for(timeout=DOCTOR)
+
+
 def test_the_doctor_groups_what_it_finds_by_severity(open_page, world):
     """An environment that reads a column these rows lack: errors come first, with what to do."""
     bad = add_dataset(world, "wrong-columns.jsonl", lines([{"prompt": f"p{n}", "other": n} for n in range(20)]))

@@ -1,7 +1,8 @@
 // Comparisons: other models played on the run's held-out rows, and how they did against it.
-import { keepPreviousData, useMutation, useQuery, useQueryClient } from "@tanstack/react-query";
+import { keepPreviousData, useQuery } from "@tanstack/react-query";
 import { api, type Schemas, unwrap } from "./client";
 import { isOver } from "./queries";
+import { useRenewing } from "./renew";
 
 export type EvalInfo = Schemas["EvalInfo"];
 export type ComparedGroup = Schemas["ComparedGroup"];
@@ -18,12 +19,11 @@ export function useEvals(run: string) {
 }
 
 export function useStartEval(run: string) {
-  const client = useQueryClient();
-  return useMutation({
-    mutationFn: (body: Schemas["EvalRequest"]) =>
+  return useRenewing(
+    (body: Schemas["EvalRequest"]) =>
       unwrap(api.POST("/v1/train/runs/{run_id}/external-eval", { params: { path: { run_id: run } }, body })),
-    onSettled: () => client.invalidateQueries({ queryKey: ["run", run, "evals"] }),
-  });
+    ["run", run, "evals"],
+  );
 }
 
 export function useEndpoints(enabled: boolean) {

@@ -6,11 +6,10 @@ import {
   QueryCache,
   QueryClient,
   queryOptions,
-  useMutation,
   useQuery,
-  useQueryClient,
 } from "@tanstack/react-query";
 import { ApiError, api, request, type Schemas, unwrap } from "./client";
+import { useRenewing } from "./renew";
 import { session } from "./session";
 
 function watch(error: unknown, quiet = false): void {
@@ -103,32 +102,26 @@ export function useCheckpoints(id: string) {
 
 /** Change a run (name, tags, archived, isPublic …) and renew what shows it. */
 export function useChangeRun() {
-  const client = useQueryClient();
-  return useMutation({
-    mutationFn: ({ id, ...change }: { id: string } & Partial<Schemas["RunChange"]> & Record<string, unknown>) =>
+  return useRenewing(
+    ({ id, ...change }: { id: string } & Partial<Schemas["RunChange"]> & Record<string, unknown>) =>
       request<Schemas["RunInfo"]>("PATCH", `/v1/train/runs/${encodeURIComponent(id)}`, change),
-    onSettled: (_, __, { id }) => {
-      client.invalidateQueries({ queryKey: ["runs"] });
-      client.invalidateQueries({ queryKey: ["run", id, "details"] });
-    },
-  });
+    ["runs"],
+    ({ id }) => ["run", id, "details"],
+  );
 }
 
 /** Cancel, resume or delete a run; the answer's message says what will happen. */
 export function useRunAction() {
-  const client = useQueryClient();
-  return useMutation({
-    mutationFn: ({ id, action }: { id: string; action: "cancel" | "resume" | "delete" }) => {
+  return useRenewing(
+    ({ id, action }: { id: string; action: "cancel" | "resume" | "delete" }) => {
       const path = `/v1/train/runs/${encodeURIComponent(id)}`;
       return action === "delete"
         ? request<Schemas["Success"]>("DELETE", path)
         : request<Schemas["Success"]>("POST", `${path}/${action}`);
     },
-    onSettled: (_, __, { id }) => {
-      client.invalidateQueries({ queryKey: ["runs"] });
-      client.invalidateQueries({ queryKey: ["run", id] });
-    },
-  });
+    ["runs"],
+    ({ id }) => ["run", id],
+  );
 }
 
 const OVER = new Set(["complete", "failed", "stalled", "cancelled"]);
