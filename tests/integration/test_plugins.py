@@ -1,41 +1,32 @@
 """A package that somebody else installs adds an environment, a model, a check, a command, a trainer, a corpus, imports.
 
-The example package is installed for real, into a folder of its own that only these processes look into.
+`tests/browser/test_plugin.py` uses the same package from the console.
 """
 
 from __future__ import annotations
 
 import json
-import os
 import subprocess
-import sys
-from pathlib import Path
 
 import pytest
 
+from benchmax.platform.client import TrainerClient
+from benchmax.platform.daemon import liveness
+from benchmax.platform.sdk.run import ENDED
 from forked_commands import ForkedCommands
-
-ROOT = Path(__file__).resolve().parents[2]
-BROKEN = "[benchmax.environments]\nbroken = broken_plugin:Env\n[benchmax.commands]\nbroken = broken_plugin:command\n"
-
-
-@pytest.fixture(scope="module")
-def installed(tmp_path_factory):
-    """A folder with the example package in it, and a broken one beside."""
-    folder = tmp_path_factory.mktemp("plugins")
-    pip = [sys.executable, "-m", "pip", "install", "--quiet", "--no-index", "--no-deps", "--no-build-isolation"]
-    subprocess.run([*pip, "--target", str(folder), str(ROOT / "examples" / "plugin")], check=True)
-    (folder / "broken_plugin.py").write_text("raise RuntimeError('out of order')\n")
-    about = folder / "broken_plugin-1.0.dist-info"
-    about.mkdir()
-    (about / "METADATA").write_text("Metadata-Version: 2.1\nName: broken-plugin\nVersion: 1.0\n")
-    (about / "entry_points.txt").write_text(BROKEN)
-    return folder
+from plugin_world import install, platform
+from runner_world import wait_until
 
 
 @pytest.fixture(scope="module")
-def commands(installed):
-    with ForkedCommands(variables={**os.environ, "PYTHONPATH": str(installed)}) as forked:
+def python(tmp_path_factory):
+    """A Python with the example package, and a broken one."""
+    return install(tmp_path_factory.mktemp("plugins") / "venv")
+
+
+@pytest.fixture(scope="module")
+def commands(python):
+    with ForkedCommands(python) as forked:
         yield forked
 
 
@@ -85,10 +76,29 @@ def test_a_backend_trains(call, tmp_path):
     assert "embedded, imitate" in refused.stderr
 
 
-def test_a_broken_plugin_is_named_and_harms_nobody(call, installed):
-    command, variables = [sys.executable, "-m", "benchmax", "limits"], {**os.environ, "PYTHONPATH": str(installed)}
-    done = subprocess.run(command, capture_output=True, text=True, env=variables)
+def test_a_broken_plugin_is_named_and_harms_nobody(call, python):
+    done = subprocess.run([python, "-m", "benchmax", "limits"], capture_output=True, text=True)
     assert (done.returncode, "broken-plugin" in done.stderr) == (0, True)
     named = call("env", "show", "broken", code=2).stderr
     assert "broken-plugin" in named
     assert "out of order" in named
+
+
+@pytest.fixture
+def trainer(python, tmp_path):
+    with platform(python, tmp_path) as (data, _):
+        key = json.loads(data.credentials.read_text())["api_key"]
+        with TrainerClient(key, liveness.server_url(data)) as client:
+            yield client
+
+
+def test_the_platform_lists_examines_and_trains_it(trainer):
+    listed = {each["id"]: each for each in trainer.list_environments()}
+    assert listed["anagrams"]["path"] == "anagrams.environment.AnagramEnv"
+    assert "broken" not in listed
+    report = trainer.examine_environment("anagrams")
+    assert {"long-prompts": "passed"}.items() <= {each["id"]: each["state"] for each in report["checks"]}.items()
+    run_id = trainer.launch_environment("anagrams", launcher_args={"backend": "imitate", "model": "words"}, eval_share=0.1)
+    run = wait_until(lambda: (run := trainer.get_run(run_id))["status"] in ENDED and run, 120)
+    assert run["status"] == "complete", run["statusReason"]
+    assert trainer.get_run_scalars(run_id, "train")["reward/mean"] == [{"step": 0, "value": 1.0}]

@@ -1,4 +1,4 @@
-// Environments: built in and uploaded, and what the doctor says of them.
+// Environments: built in, of installed packages and uploaded, and what the doctor says of them.
 import { useQuery } from "@tanstack/react-query";
 import { api, type Schemas, unwrap } from "./client";
 import { useRenewing } from "./renew";
@@ -7,6 +7,9 @@ export type Environment = Schemas["EnvironmentInfo"];
 export type EnvironmentDetails = Schemas["EnvironmentDetails"];
 export type Report = Schemas["DoctorReport"];
 export type DoctorFinding = Schemas["DoctorFinding"];
+
+/** Whether it is named by its id, in commands and among others with commas; an upload is not. */
+export const isNamed = (environment: Environment) => environment.kind !== "bundle";
 
 export function useEnvironments() {
   return useQuery({

@@ -2404,7 +2404,7 @@ export interface components {
              * Kind
              * @enum {string}
              */
-            kind: "builtin" | "bundle";
+            kind: "builtin" | "plugin" | "bundle";
             /** Path */
             path: string;
             /** Description */
@@ -2452,7 +2452,7 @@ export interface components {
              * Kind
              * @enum {string}
              */
-            kind: "builtin" | "bundle";
+            kind: "builtin" | "plugin" | "bundle";
             /** Path */
             path: string;
             /** Description */

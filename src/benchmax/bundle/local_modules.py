@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dis
 import importlib.util
-import site
 import sys
 import sysconfig
 from collections.abc import Iterator
@@ -15,6 +14,7 @@ from types import CodeType, FunctionType, ModuleType
 from typing import Any
 
 from benchmax.bundle.pickle_names import names_in
+from benchmax.package_folders import package_folders
 
 NEVER_LOCAL = {"benchmax", "cloudpickle", "__main__"}
 """benchmax is installed wherever a bundle is opened, and cloudpickle includes `__main__` by itself."""
@@ -57,9 +57,8 @@ def packable(module: str) -> bool:
 
 @lru_cache(maxsize=1)
 def _package_homes() -> list[Path]:
-    paths = [sysconfig.get_path("purelib"), sysconfig.get_path("platlib"), *site.getsitepackages()]
-    paths += [site.getusersitepackages(), sysconfig.get_path("stdlib"), sysconfig.get_path("platstdlib")]
-    return [Path(path).resolve() for path in paths]
+    standard = [sysconfig.get_path("stdlib"), sysconfig.get_path("platstdlib")]
+    return [Path(path).resolve() for path in (*package_folders(), *standard)]
 
 
 def late_imports(env_class: type) -> list[str]:

@@ -11,7 +11,6 @@ import os
 import shutil
 import subprocess
 import sys
-import sysconfig
 import time
 from collections.abc import Collection, Sequence
 from importlib.metadata import PackageNotFoundError, requires
@@ -33,6 +32,7 @@ from benchmax.bundle.metadata import (
 )
 from benchmax.envs.remote.process_environment import scrubbed_environment
 from benchmax.files.locks import lock_file
+from benchmax.package_folders import package_folders
 
 INSTALL_SECONDS = 900.0
 SHOWN_LINES = 15
@@ -177,7 +177,7 @@ def _share_packages(home: Path, minor: str) -> None:
     For another Python minor version, benchmax alone: packages that are built for this one must not be visible.
     """
     root = Path(benchmax.__file__).parents[1]
-    paths = [str(root), sysconfig.get_path("purelib"), sysconfig.get_path("platlib")]
+    paths = [str(root), *package_folders()]
     if minor != HERE:
         if root.name in ("site-packages", "dist-packages"):
             (home / "shared").mkdir()

@@ -74,6 +74,11 @@ def environments() -> dict[str, str]:
     return added | BUILT_IN
 
 
+def is_added(name: str) -> bool:
+    """Whether a name is an environment's that a package adds."""
+    return name in environments() and name not in BUILT_IN
+
+
 def members(family: str) -> list[str]:
     """The environments of a family, by their whole names."""
     return [f"{family}/{name}" for name in import_module(FAMILIES[family]).members()] if family in FAMILIES else []

@@ -20,6 +20,7 @@ from benchmax import limits
 from benchmax.errors import SandboxUnavailable, UsageError
 from benchmax.files.links import read_plain
 from benchmax.files.temp_dirs import make_owned_dir, remove_orphaned_dirs, remove_tree
+from benchmax.package_folders import package_folders
 from benchmax.sandbox.call import Call, EndedBy, Limits, Network, Result
 from benchmax.sandbox.capabilities import INSIST, Capabilities, insists, require
 from benchmax.sandbox.connection import LAUNCHER, Connection, Ended, Forker, Forking, Process, View, most
@@ -70,7 +71,7 @@ class Sandbox:
         _without: Iterable[str] = (),
     ) -> None:
         without = {*_without, *(() if group is not None else ("cgroup",))}
-        ours = [sys.prefix, sys.base_prefix]
+        ours = [sys.prefix, sys.base_prefix, *package_folders()]
         ours += [str(INSIDE), os.path.dirname(forker.loader)] if forker is not None else []
         self._setup: dict[str, Any] = {
             "read": list(dict.fromkeys([*ours, *map(str, read)])),

@@ -1,7 +1,7 @@
 // One dataset: how many rows are usable, the first of them, and every problem with its reason.
 import { useState } from "react";
 import { datasetName, usePreview } from "../../api/datasets";
-import { useEnvironments } from "../../api/environments";
+import { isNamed, useEnvironments } from "../../api/environments";
 import {
   Card,
   Empty,
@@ -102,7 +102,7 @@ export function DatasetView({ path }: { path: string }) {
 function ReadAs({ value, onChange }: { value: string | undefined; onChange: (name: string) => void }) {
   const environments = useEnvironments();
   // Those that every dataset may be read as, and the one that this one was used with.
-  const offered = (environments.data ?? []).filter((each) => each.kind === "builtin" || each.id === value);
+  const offered = (environments.data ?? []).filter((each) => isNamed(each) || each.id === value);
   return (
     <Select
       aria-label="Read the rows as"
@@ -113,7 +113,7 @@ function ReadAs({ value, onChange }: { value: string | undefined; onChange: (nam
       {value && value !== PLAIN && offered.length === 0 && <option value={value}>Read as: {value}</option>}
       {offered.map((each) => (
         <option key={each.id} value={each.id}>
-          Read as: {each.kind === "builtin" ? each.id : each.name}
+          Read as: {isNamed(each) ? each.id : each.name}
         </option>
       ))}
     </Select>

@@ -1,10 +1,11 @@
-import { type Environment, useEnvironments } from "../../api/environments";
+import { type Environment, isNamed, useEnvironments } from "../../api/environments";
 import { Command, ErrorNote, Link, Page, Pill, Plain, Skeleton, Ticked, Time } from "../../ui";
 
 export function EnvironmentList() {
   const environments = useEnvironments();
   const all = environments.data ?? [];
   const mine = all.filter((each) => each.kind === "bundle");
+  const added = all.filter((each) => each.kind === "plugin");
   return (
     <Page title="Environments">
       {environments.isError && <ErrorNote error={environments.error} onRetry={() => environments.refetch()} />}
@@ -13,11 +14,7 @@ export function EnvironmentList() {
         <>
           <Group title="Yours">
             {mine.length ? (
-              <div className="env-grid">
-                {mine.map((each) => (
-                  <Tile key={each.id} environment={each} />
-                ))}
-              </div>
+              <Tiles of={mine} />
             ) : (
               <div className="stack-tight">
                 <p className="env-about">
@@ -30,14 +27,13 @@ export function EnvironmentList() {
               </div>
             )}
           </Group>
+          {added.length > 0 && (
+            <Group title="From installed packages">
+              <Tiles of={added} />
+            </Group>
+          )}
           <Group title="Built in">
-            <div className="env-grid">
-              {all
-                .filter((each) => each.kind === "builtin")
-                .map((each) => (
-                  <Tile key={each.id} environment={each} />
-                ))}
-            </div>
+            <Tiles of={all.filter((each) => each.kind === "builtin")} />
           </Group>
         </>
       )}
@@ -51,6 +47,16 @@ function Group({ title, children }: { title: string; children: React.ReactNode }
       <h2>{title}</h2>
       {children}
     </section>
+  );
+}
+
+function Tiles({ of }: { of: Environment[] }) {
+  return (
+    <div className="env-grid">
+      {of.map((each) => (
+        <Tile key={each.id} environment={each} />
+      ))}
+    </div>
   );
 }
 
@@ -68,7 +74,7 @@ function Tile({ environment }: { environment: Environment }) {
         )}
       </p>
       <Ready environment={environment} />
-      {environment.kind === "builtin" && <code className="env-train">{trainCommand(environment)}</code>}
+      {isNamed(environment) && <code className="env-train">{trainCommand(environment)}</code>}
       <EnvironmentFoot environment={environment} />
     </Link>
   );
@@ -77,7 +83,7 @@ function Tile({ environment }: { environment: Environment }) {
 /** Of a ready environment: the levels of its rows, and its tools. */
 export function Ready({ environment }: { environment: Environment }) {
   const { datasets = [], tools } = environment;
-  if (environment.kind !== "builtin") return null;
+  if (!isNamed(environment)) return null;
   return (
     <dl className="env-ready">
       {datasets.length > 0 && (
@@ -99,11 +105,13 @@ export function trainCommand(environment: Environment): string {
   return `benchmax train ${environment.id}`;
 }
 
+const KINDS = { plugin: "plug-in", bundle: "bundle" };
+
 /** Where it comes from, in a line. */
 export function EnvironmentFoot({ environment }: { environment: Environment }) {
   return (
     <span className="env-foot">
-      {environment.kind === "builtin" ? <Pill tone="info">built in</Pill> : <Pill>bundle</Pill>}
+      {environment.kind === "builtin" ? <Pill tone="info">built in</Pill> : <Pill>{KINDS[environment.kind]}</Pill>}
       {environment.ownRows ? <span>{environment.ownRows.toLocaleString("en-US")} rows of its own</span> : null}
       {environment.tools?.length ? (
         <span>{environment.tools.length === 1 ? "1 tool" : `${environment.tools.length} tools`}</span>

@@ -1,5 +1,5 @@
 // One environment: its source, its manifest, and what the doctor says.
-import { type EnvironmentDetails, useEnvironment } from "../../api/environments";
+import { type EnvironmentDetails, isNamed, useEnvironment } from "../../api/environments";
 import {
   Card,
   Command,
@@ -54,7 +54,7 @@ export function EnvironmentView({ id }: { id: string }) {
             )}
             <EnvironmentFoot environment={data} />
             <Ready environment={data} />
-            {data.kind === "builtin" && (
+            {isNamed(data) && (
               <div>
                 <Command text={trainCommand(data)} />
               </div>

@@ -1,23 +1,23 @@
 import { useState } from "react";
-import type { Environment } from "../../api/environments";
+import { type Environment, isNamed } from "../../api/environments";
 import { Check, Command, cx, ErrorNote, Link, Plain, SearchBox, Skeleton, Ticked } from "../../ui";
 import { EnvironmentFoot } from "../environments/List";
 import type { Form } from "./form";
 
 const SEARCH_FROM = 9;
 
-/** One of the environments, as a group of radio buttons, and built-in ones that are trained on together with it. */
+/** One of the environments, as a group of radio buttons, and ones with names that are trained on together with it. */
 export function ChooseEnvironment({ form }: { form: Form }) {
   const [wanted, setWanted] = useState("");
   const { environments, environment } = form;
   if (environments.isError) return <ErrorNote error={environments.error} onRetry={() => environments.refetch()} />;
   if (!environments.data) return <Skeleton lines={4} />;
-  const ordered = [...environments.data].sort((a, b) => Number(a.kind === "builtin") - Number(b.kind === "builtin"));
+  const ordered = [...environments.data].sort((a, b) => Number(isNamed(a)) - Number(isNamed(b)));
   const shown = ordered.filter((each) =>
     `${each.name} ${each.id} ${each.path}`.toLowerCase().includes(wanted.toLowerCase()),
   );
   const choose = (each: Environment) => form.choose({ environment: each.id });
-  const parts = environment?.kind === "builtin" ? environment.id.split(",") : [];
+  const parts = environment && isNamed(environment) ? environment.id.split(",") : [];
   return (
     <div className="stack">
       {ordered.length >= SEARCH_FROM && (
@@ -54,7 +54,7 @@ export function ChooseEnvironment({ form }: { form: Form }) {
         <fieldset className="row small together">
           <legend>Together with</legend>
           {ordered
-            .filter((each) => each.kind === "builtin" && each.bringsRows && each.id !== parts[0])
+            .filter((each) => isNamed(each) && each.bringsRows && each.id !== parts[0])
             .map((each) => (
               <Check
                 key={each.id}

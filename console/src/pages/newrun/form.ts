@@ -1,7 +1,7 @@
 // What is chosen so far. All of it lives in the address: a link opens the form as its sender left it.
 import { useMemo } from "react";
 import { usePreview } from "../../api/datasets";
-import { type Environment, useEnvironments } from "../../api/environments";
+import { type Environment, isNamed, useEnvironments } from "../../api/environments";
 import { fault, type LaunchArg, parsed, split, useLaunchArgs, useLikeRun, type Value } from "../../api/launch";
 import { useSearch } from "../../ui";
 
@@ -62,11 +62,11 @@ export function useForm() {
   };
 }
 
-/** One environment, or several built-in ones with commas between their names. */
+/** One environment, or several with commas between their names. */
 function find(all: readonly Environment[], id: string | null | undefined): Environment | null {
   const one = all.find((each) => each.id === id);
   if (one || !id?.includes(",")) return one ?? null;
-  const parts = id.split(",").map((name) => all.find((each) => each.id === name && each.kind === "builtin"));
+  const parts = id.split(",").map((name) => all.find((each) => each.id === name && isNamed(each)));
   const known = parts.filter((each) => each !== undefined);
   if (known.length < parts.length || !known[0]) return null;
   const rows = known.map((each) => each.ownRows ?? 0);

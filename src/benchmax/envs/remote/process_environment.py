@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import benchmax
+from benchmax.package_folders import package_folders
 from benchmax.sandbox import Network
 
 PASSED_ON = frozenset(
@@ -58,7 +59,7 @@ def code_paths(python: str) -> tuple[str, ...]:
     The interpreter is not asked: one with packages of others would run their code outside of the sandbox. What a
     virtual environment says of itself is not believed, either.
     """
-    lent = (str(Path(benchmax.__file__).parents[1]), sys.prefix, sys.base_prefix)
+    lent = (str(Path(benchmax.__file__).parents[1]), sys.prefix, sys.base_prefix, *package_folders())
     path = Path(shutil.which(python) or python).absolute()
     venv = path.parents[1]
     return (*lent, str(venv if (venv / "pyvenv.cfg").exists() else path.resolve().parents[1]))

@@ -14,9 +14,10 @@ OneOffStatus = Literal["queued", "active", "complete", "failed"]
 class EnvironmentInfo(Wire):
     id: str
     name: str
-    kind: Literal["builtin", "bundle"]
+    kind: Literal["builtin", "plugin", "bundle"]
+    """Part of benchmax, of a package that is installed beside it, or an upload. The first two have names."""
     path: str
-    """A dotted path for a built-in, the folder of the upload for a bundle."""
+    """A dotted path for one with a name, the folder of the upload for a bundle."""
     description: str
     digest: str
     python_version: str

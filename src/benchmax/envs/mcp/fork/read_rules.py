@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import os
 import shutil
-import site
 import stat
 import sys
 from collections.abc import Iterable, Iterator, Mapping
@@ -24,6 +23,7 @@ from benchmax.envs.mcp.fork.server_sandbox import SandboxRules
 from benchmax.envs.mcp.server_config import ServerSpec
 from benchmax.envs.mcp.workdir import PRIVATE_NAMES, Workdir
 from benchmax.errors import EnvDefinitionError
+from benchmax.package_folders import package_folders
 from benchmax.sandbox.inside.landlock import version as landlock_version
 
 SYSTEM = (
@@ -180,7 +180,7 @@ def _hidden(home: Path) -> Iterator[Path]:
 def _interpreters(path: str) -> Iterator[Path]:
     """What Python, Node and programs on the path need, without the script's folder and without PYTHONPATH."""
     added = {*os.environ.get("PYTHONPATH", "").split(os.pathsep), *([] if sys.flags.safe_path else sys.path[:1])}
-    prefixes = {sys.prefix, sys.base_prefix, sys.exec_prefix, *site.getsitepackages(), *(set(sys.path) - added)}
+    prefixes = {sys.prefix, sys.base_prefix, sys.exec_prefix, *({*package_folders(), *sys.path} - added)}
     broad = {Path("/"), Path("/home"), Path.home()}
     for each in [*prefixes, *path.split(os.pathsep)]:
         if os.path.isabs(each) and os.path.exists(each) and Path(each) not in broad:

@@ -24,6 +24,7 @@ from benchmax.envs.mcp.setup.cache import CacheEntry, SetupCache, changes_since,
 from benchmax.envs.mcp.workdir import SETUP_FILE, Workdir, open_to_servers
 from benchmax.errors import EnvDefinitionError
 from benchmax.files.logs import tail
+from benchmax.package_folders import package_folders
 
 SETUP_SECONDS = 1_800.0
 _LINES, _TAIL_BYTES = 20, 65_536
@@ -129,9 +130,8 @@ def _make_venv(folder: Path) -> None:
 
     venv.EnvBuilder(symlinks=True, with_pip=False).create(folder)
     inner = sysconfig.get_path("purelib", "venv", {"base": str(folder), "platbase": str(folder)})
-    ours = "\n".join(each for each in sys.path if each.endswith("site-packages"))
-    source = Path(__file__).resolve().parents[4]  # an editable benchmax is not in site-packages
-    Path(inner, "_benchmax_agent.pth").write_text(f"{ours}\n{source}\n", encoding="utf-8")
+    source = str(Path(__file__).resolve().parents[4])  # an editable benchmax is not in site-packages
+    Path(inner, "_benchmax_agent.pth").write_text("\n".join((*package_folders(), source, "")), encoding="utf-8")
     pip = folder / "bin" / "pip"
     pip.write_text(f'#!/bin/sh\nexec "{folder}/bin/python" -m pip "$@"\n', encoding="utf-8")
     pip.chmod(0o755)

@@ -1,7 +1,7 @@
-"""Environments to choose from: those that come with benchmax, and the caller's uploaded bundles.
+"""Environments to choose from: those that come with benchmax or with plug-ins, and the caller's uploaded bundles.
 
-A bundle is only read: its manifest is JSON, its pickle's opcodes are listed, nothing of it is run. The built-in ones
-are benchmax's own code, and only they are imported here.
+A bundle is only read: its manifest is JSON, its pickle's opcodes are listed, nothing of it is run. Only benchmax's own
+environments and those of packages that are installed beside it are imported here.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from benchmax import limits
 from benchmax.bundle.errors import BundlingError
 from benchmax.bundle.metadata import BundleMetadata
 from benchmax.envs.base_env import BaseEnv, overrides
-from benchmax.envs.catalogue import LISTINGS, environments, is_named, listing
+from benchmax.envs.catalogue import LISTINGS, environments, is_added, is_named, listing
 from benchmax.envs.loading import load_env_class, own_rows
 from benchmax.errors import BenchmaxError, NotFoundError, UsageError
 from benchmax.platform.server.services.datasets import dataset_files
@@ -54,9 +54,19 @@ class Environment:
 
 
 def all_environments(db: Session, owner_id: str) -> list[Environment]:
-    """The built-in ones, then uploads, newest first."""
+    """The built-in ones and those of plug-ins, then uploads, newest first."""
     own = [Environment(_id(each), each) for each in uploads.environments_of(db, owner_id)]
-    return [*(Environment(name, None) for name in environments()), *own]
+    return [*(Environment(name, None) for name in environments() if _loads(name)), *own]
+
+
+@cache
+def _loads(name: str) -> bool:
+    """Whether a named environment can be imported: a broken plug-in takes nobody else's environments away."""
+    try:
+        return load_env_class(name) is not None
+    except BenchmaxError as error:
+        logger.warning("%s It is not listed.", error)
+        return False
 
 
 def find(db: Session, owner_id: str, environment_id: str) -> Environment:
@@ -100,7 +110,7 @@ def info(store: BlobStore, environment: Environment, tools: Mapping[str, list[st
     known = tools.get(environment.id)
     if environment.uploaded is None:
         observed = {} if known is None else {"tools": known}
-        return _built_in(environment.id).model_copy(update={**observed, **_own_rows(environment.id)})
+        return _named(environment.id).model_copy(update={**observed, **_own_rows(environment.id)})
     uploaded = environment.uploaded
     manifest = _manifest(str(store.path(uploaded.metadata_sha256)))
     folder = uploaded.folder.split("/")
@@ -190,16 +200,16 @@ def _first_paragraph(text: str) -> str:
 
 
 @cache
-def _built_in(name: str) -> EnvironmentInfo:
+def _named(name: str) -> EnvironmentInfo:
     env_class = load_env_class(name)
-    module = inspect.getdoc(inspect.getmodule(env_class)) or env_class.__doc__ or ""
+    texts = [inspect.getdoc(inspect.getmodule(env_class)), env_class.__doc__]
     source = "".join(path.read_text("utf-8") for path in _source_files(name))
     return EnvironmentInfo(
         id=name,
         name=env_class.__name__,
-        kind="builtin",
+        kind="plugin" if (added := is_added(name)) else "builtin",
         path=environments().get(name, name),
-        description=_first_paragraph(module),
+        description=_first_paragraph(next(filter(None, reversed(texts) if added else texts), "")),
         digest=hashlib.sha256(source.encode()).hexdigest(),
         python_version=BundleMetadata().python_version,
         created_at=None,
