@@ -1,4 +1,4 @@
-"""An environment and a trainer of a package that somebody else installed, from the console of a platform that has them."""
+"""A package that somebody else installed, from the console of a platform that has it: its environment, its trainer."""
 
 from __future__ import annotations
 

@@ -98,7 +98,9 @@ def test_the_platform_lists_examines_and_trains_it(trainer):
     assert "broken" not in listed
     report = trainer.examine_environment("anagrams")
     assert {"long-prompts": "passed"}.items() <= {each["id"]: each["state"] for each in report["checks"]}.items()
-    run_id = trainer.launch_environment("anagrams", launcher_args={"backend": "imitate", "model": "words"}, eval_share=0.1)
+    run_id = trainer.launch_environment(
+        "anagrams", launcher_args={"backend": "imitate", "model": "words"}, eval_share=0.1
+    )
     run = wait_until(lambda: (run := trainer.get_run(run_id))["status"] in ENDED and run, 120)
     assert run["status"] == "complete", run["statusReason"]
     assert trainer.get_run_scalars(run_id, "train")["reward/mean"] == [{"step": 0, "value": 1.0}]
