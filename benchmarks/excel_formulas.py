@@ -19,7 +19,7 @@ from benchmax.envs.excel.libreoffice_client import SecondOpinion, python_with_un
 from benchmax.envs.excel.reward import judge
 from benchmax.envs.excel.row_shapes import workbook_of
 from benchmax.envs.excel.workbook_sandbox import WorkbookSandbox
-from benchmax.envs.excel.workbooks.edit import prefixed
+from benchmax.envs.excel.workbooks.typed_values import prefixed
 
 ROWS = 24
 NUMBERS, OTHERS, TEXTS, REGIONS, DATES, TIMES, GAPS = "A", "B", "C", "D", "E", "F", "G"

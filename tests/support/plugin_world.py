@@ -1,4 +1,4 @@
-"""The example plug-in, really installed beside a package that is out of order, in a virtual environment of their own."""
+"""The example plug-in, installed beside a package that is out of order, in a virtual environment of their own."""
 
 from __future__ import annotations
 

@@ -32,7 +32,7 @@ _ALWAYS_INSTALLED = frozenset({"benchmax", "__main__", "__builtin__", "copy_reg"
 """The last two are the names of standard modules in old pickle protocols."""
 _PLAIN_MODULES = frozenset(
     f"benchmax.envs.{name}"
-    for name in ("base", "base_env", "example_id", "logging", "reward_helpers", "reward_values", "types")
+    for name in ("base", "base_env", "example_id", "logging", "normalise_rewards", "reward_helpers", "types")
 )
 _AMBIGUOUS = frozenset({"datasets"})
 """Names of modules that are common names of attributes too: finding one in code means nothing."""

@@ -17,8 +17,8 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from benchmax import limits
+from benchmax.envs.normalise_rewards import close_coroutines, finite, name_problem
 from benchmax.envs.reward_helpers import content_text, extract_completion_text
-from benchmax.envs.reward_values import close_coroutines, finite, name_problem
 from benchmax.envs.types import RewardValue, Transcript, Unscored
 from benchmax.errors import ConfigError, describe_error
 

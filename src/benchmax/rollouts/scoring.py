@@ -12,7 +12,7 @@ from benchmax import limits
 from benchmax.envs.base_env import BaseEnv
 from benchmax.envs.legacy import group_reward_arguments, reward_arguments
 from benchmax.envs.logging import group_context
-from benchmax.envs.reward_values import WHOLE, finite, normalise_rewards
+from benchmax.envs.normalise_rewards import WHOLE, finite, normalise_rewards
 from benchmax.envs.types import Transcript, Unscored
 from benchmax.errors import RewardError, describe_error
 from benchmax.rollouts.host import EnvHost

@@ -16,8 +16,8 @@ from benchmax.envs.excel.levels import LEVELS, make_rows
 from benchmax.envs.excel.reward import score_workbook
 from benchmax.envs.excel.row_shapes import workbook_of
 from benchmax.envs.excel.workbook_sandbox import WorkbookSandbox
-from benchmax.envs.excel.workbooks.edit import prefixed
 from benchmax.envs.excel.workbooks.ranges import cell_name, parse_area
+from benchmax.envs.excel.workbooks.typed_values import prefixed
 from excel_world import HARDEST
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="the sandbox needs Linux")

@@ -14,7 +14,7 @@ from benchmax.platform.store.datadir import DataDir
 from benchmax.platform.store.queue import one_off_jobs
 from benchmax.platform.store.runs import evals
 from benchmax.platform.store.tables import Audit, Blob, OneOffJob
-from benchmax.platform.store.uploads import uploads
+from benchmax.platform.store.uploads import unused_blobs
 from benchmax.platform.store.uploads.blobs import BlobStore
 from platform_world import LiveServer, make_run
 
@@ -224,7 +224,7 @@ def test_a_file_that_queued_work_needs_stays_until_it_is_done(client, live):
         for job in session.query(OneOffJob):
             one_off_jobs.set_status(session, job.id, "complete")
         evals.set_progress(session, score.id, status="complete")
-        uploads.sweep(session, store)
+        unused_blobs.sweep(session, store)
     assert not rows_file.exists()
     assert not scored_file.exists()
 
@@ -257,7 +257,7 @@ def test_refused_files_are_swept(client, live):
     assert len(nameless) == 1
     os.utime(store.path(nameless[0]), (time.time() - 3600,) * 2)
     with live.database.write() as session:
-        uploads.sweep(session, store)
+        unused_blobs.sweep(session, store)
     assert not store.path(nameless[0]).exists()
 
 
@@ -278,12 +278,12 @@ def test_what_a_killed_server_wrote_without_a_row_is_swept(tmp_path):
     database = open_database(data)
     try:
         with database.write() as session:
-            uploads.sweep(session, store)  # an empty database is not the one these belong to
+            unused_blobs.sweep(session, store)  # an empty database is not the one these belong to
         assert store.path(cut_off).exists()
         with database.write() as session:
             session.add(Blob(sha256=known, size=10, created=now - 9 * day))
             make_run(session, blobs={"train_dataset_path": known})
-            uploads.sweep(session, store)
+            unused_blobs.sweep(session, store)
     finally:
         database.close()
     assert [each for each in (known, cut_off, young, foreign) if store.path(each).exists()] == [known, young, foreign]

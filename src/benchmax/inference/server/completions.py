@@ -18,7 +18,7 @@ from benchmax.inference.tokens.chat import parse_reply
 from benchmax.inference.tokens.conversation_cache import ConversationCache
 from benchmax.inference.tokens.token_model import Sampled, finish_reason
 from benchmax.models.base import Sampling
-from benchmax.models.openai_errors import error_body, error_response
+from benchmax.models.openai_error_bodies import error_body, error_response
 from benchmax.models.text_tools import plain_text
 
 

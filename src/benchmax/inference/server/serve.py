@@ -30,7 +30,7 @@ from benchmax.errors import ModelRejected, UsageError
 from benchmax.inference.local_model import LocalModel
 from benchmax.inference.server import openai_api as api
 from benchmax.inference.server.completions import LocalCompletions, StreamFailed
-from benchmax.models.openai_errors import error_body, error_response
+from benchmax.models.openai_error_bodies import error_body, error_response
 from benchmax.net import sse
 
 logger = logging.getLogger(__name__)

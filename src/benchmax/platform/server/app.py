@@ -32,7 +32,7 @@ from benchmax.platform.server.settings import ServerSettings
 from benchmax.platform.store.accounts import users
 from benchmax.platform.store.accounts.user_admin import forget_removed
 from benchmax.platform.store.database import Database, open_database
-from benchmax.platform.store.uploads import uploads
+from benchmax.platform.store.uploads import unused_blobs
 from benchmax.platform.wire.base import Problem
 
 if TYPE_CHECKING:
@@ -53,7 +53,7 @@ def create_app(settings: ServerSettings, database: Database) -> FastAPI:
         services.blobs.sweep(older_than=0.0)  # one data directory has one server: nobody uploads now
         with database.write() as db:
             forget_removed(db)
-            uploads.sweep(db, services.blobs)
+            unused_blobs.sweep(db, services.blobs)
         rules = AddressRules.of(reach_of(settings))
         sending = asyncio.create_task(Sender(database, services.vault, rules, base_url(settings)).run())
         yield

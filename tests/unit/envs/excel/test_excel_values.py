@@ -15,8 +15,8 @@ from openpyxl.styles import Font, PatternFill
 from benchmax.envs.excel.reward import judge
 from benchmax.envs.excel.row_shapes import sheets_text, workbook_of
 from benchmax.envs.excel.workbook_sandbox import WorkbookError, WorkbookSandbox
-from benchmax.envs.excel.workbooks.edit import prefixed, read_typed
 from benchmax.envs.excel.workbooks.ranges import Area, cell_name, parse_area, parse_areas
+from benchmax.envs.excel.workbooks.typed_values import prefixed, read_typed
 from excel_books import day, moment, time
 from excel_world import saved
 

@@ -27,7 +27,7 @@ from benchmax.platform.server.services.runs.launch_checks import row_reader
 from benchmax.platform.server.services.shapes import shape
 from benchmax.platform.server.threads import Router, in_threads, read_file
 from benchmax.platform.store.runs import runs
-from benchmax.platform.store.uploads import blobs, uploads
+from benchmax.platform.store.uploads import blobs, unused_blobs, uploads
 from benchmax.platform.wire.base import Success
 from benchmax.platform.wire.datasets import DatasetInfo, DatasetList, DatasetPreview, RowAdded, RowRequest
 
@@ -198,6 +198,6 @@ def delete_dataset(services: Services, caller: Caller, path: UploadPath) -> Succ
         row, blob = dataset_files.find(db, caller.user_id, path)
         db.delete(row)
         db.flush()
-        uploads.drop_if_unused(db, services.blobs, blob.sha256)
+        unused_blobs.drop_if_unused(db, services.blobs, blob.sha256)
         caller.note(db, "dataset.delete", path)
     return Success(success=True, message="The dataset is removed.")

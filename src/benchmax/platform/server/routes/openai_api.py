@@ -9,7 +9,7 @@ from fastapi.responses import JSONResponse, Response
 from starlette.concurrency import run_in_threadpool
 
 from benchmax.errors import NotFoundError, UsageError
-from benchmax.models.openai_errors import error_response
+from benchmax.models.openai_error_bodies import error_response
 from benchmax.net.sse import MEDIA_TYPE
 from benchmax.platform.server.security.authentication import Caller
 from benchmax.platform.server.server_services import Services

@@ -10,7 +10,7 @@ from typing import Any, TypeAlias
 from fastapi.responses import JSONResponse, Response
 
 from benchmax.errors import ModelProtocolError, ModelUnavailable
-from benchmax.models.openai_errors import error_body, error_response
+from benchmax.models.openai_error_bodies import error_body, error_response
 from benchmax.net import sse
 from benchmax.platform.server.server_services import Services
 from benchmax.platform.server.services.event_response import event_response

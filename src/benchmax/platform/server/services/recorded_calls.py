@@ -18,7 +18,7 @@ from starlette.concurrency import run_in_threadpool
 
 from benchmax import limits
 from benchmax.errors import ContextExceeded, UsageError
-from benchmax.models.openai_errors import FAILED, error_response
+from benchmax.models.openai_error_bodies import FAILED, error_response
 from benchmax.net import sse
 from benchmax.platform.server.server_services import Services
 from benchmax.platform.server.services import models

@@ -1,7 +1,7 @@
 """Files, found by their content. A path is a name an owner gave, never a place on disk.
 
-An upload streams into a temporary file, is synced, and is renamed to its SHA-256; only then does a row name it. What a
-killed server leaves is a temporary file, which `sweep` removes, or a blob without a row, which `uploads.sweep` does.
+An upload streams into a temporary file, is synced, and is renamed to its SHA-256; only then does a row name it.
+A killed server leaves temporary files, which `sweep` removes, or blobs without a row, for `unused_blobs.sweep`.
 """
 
 from __future__ import annotations
@@ -167,7 +167,7 @@ def name_blob(db: Session, upload: Upload, sha256: str, size: int) -> None:
 
 
 def note_nameless(db: Session, sha256: str, size: int) -> None:
-    """Remember a file that has no path, so that `uploads.sweep` finds it."""
+    """Remember a file that has no path, so that `unused_blobs.sweep` finds it."""
     upsert(db, Blob, [{"sha256": sha256, "size": size, "created": time.time()}], key=("sha256",))
 
 

@@ -9,7 +9,7 @@ from fastapi import Query
 from fastapi.responses import Response
 from sqlalchemy.orm import Session
 
-from benchmax.envs.reward_values import WHOLE
+from benchmax.envs.normalise_rewards import WHOLE
 from benchmax.errors import UsageError
 from benchmax.evaluation.compare import TOTAL, Difference, compare_scores
 from benchmax.platform.server.error_responses import required

@@ -9,7 +9,7 @@ from fractions import Fraction
 import pytest
 
 from benchmax import limits
-from benchmax.envs.reward_values import finite, name_problem, normalise_rewards
+from benchmax.envs.normalise_rewards import finite, name_problem, normalise_rewards
 from benchmax.envs.types import Unscored
 from benchmax.errors import describe_error
 
