@@ -241,12 +241,6 @@ class Connection:
         self._lost()
         await asyncio.to_thread(self._wait)
 
-    def abandon(self) -> None:
-        """The same without a loop, when nobody waits for calls."""
-        self.dead = True
-        self._sock.close()
-        self._wait()
-
     def _wait(self) -> None:
         try:
             self._popen.wait(_END_SECONDS)

@@ -124,16 +124,6 @@ class Sandbox:
         if self._connection is not None:
             await self._connection.close()
             self._connection = None
-        self._remove_scratches()
-
-    def abandon(self) -> None:
-        """The same when its loop is closed, so that nothing can be awaited in it."""
-        if self._connection is not None:
-            self._connection.abandon()
-            self._connection = None
-        self._remove_scratches()
-
-    def _remove_scratches(self) -> None:
         if self._scratches is not None:
             remove_tree(self._scratches)
             self._scratches = None

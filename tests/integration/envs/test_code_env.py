@@ -50,12 +50,13 @@ async def test_by_hand_in_a_running_loop():
 
 
 def test_by_hand_in_one_loop_after_another():
-    """As in a script: the environment outlives each loop."""
+    """As in a script: the environment outlives each loop, and can be used again when it was shut down."""
     env = CodeEnv()
     [example] = examples_of("lines", 1)
     for _ in range(2):
-        assert asyncio.run(rewarded(env, example, example["task"]["solution"])) == 1.0
-    asyncio.run(env.shutdown())
+        for _ in range(2):
+            assert asyncio.run(rewarded(env, example, example["task"]["solution"])) == 1.0
+        asyncio.run(env.shutdown())
 
 
 # In a sandbox itself

@@ -15,7 +15,7 @@ import os
 import socket
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, nullcontext
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -23,6 +23,7 @@ from typing import Any, TypeVar
 
 from benchmax import limits
 from benchmax.envs.code.inside import plain
+from benchmax.envs.io_loop import IoLoop
 from benchmax.errors import RewardError, SandboxError, SandboxUnavailable
 from benchmax.sandbox import Call, Limits, Process, Result, Sandbox, insists
 
@@ -95,50 +96,46 @@ def _refused(insist: bool) -> SandboxUnavailable | None:
 
 
 class Runner:
-    """A sandbox for each event loop that asks, started when it does."""
+    """One sandbox, used from any event loop; it starts with the first call, also after `close`."""
 
     def __init__(self) -> None:
         self._preparation = _preparation()
-        self._sandboxes: dict[asyncio.AbstractEventLoop, tuple[Sandbox, asyncio.Semaphore]] = {}
+        self._renew()
+
+    def _renew(self) -> None:
+        self._io = IoLoop("benchmax-code", SandboxError)
+        self._sandbox = Sandbox(MODULES, warm_up=self._preparation)
+        self._places = asyncio.Semaphore(limits.CODE_SOLUTIONS)
 
     async def start(self) -> None:
         """Start the sandbox, unless it runs."""
-        await self._sandbox()[0].start()
+        await self._io.run(self._sandbox.start)
 
     async def close(self) -> None:
-        """End what this loop started, and what closed loops did."""
-        self._abandon_closed()
-        found = self._sandboxes.pop(asyncio.get_running_loop(), None)
-        if found is not None:
-            await found[0].close()
-
-    def _sandbox(self) -> tuple[Sandbox, asyncio.Semaphore]:
-        loop = asyncio.get_running_loop()
-        self._abandon_closed()
-        if loop not in self._sandboxes:
-            sandbox = Sandbox(MODULES, warm_up=self._preparation)
-            self._sandboxes[loop] = (sandbox, asyncio.Semaphore(limits.CODE_SOLUTIONS))
-        return self._sandboxes[loop]
-
-    def _abandon_closed(self) -> None:
-        for closed in [each for each in self._sandboxes if each.is_closed()]:
-            self._sandboxes.pop(closed)[0].abandon()
+        """End the sandbox and every solution."""
+        if self._io.runs:
+            await self._io.run(self._sandbox.close)
+            await asyncio.to_thread(self._io.stop)
+            self._renew()
 
     # Requests
 
     async def calls(self, source: str, name: str, calls: Sequence[Sequence[Any]]) -> list[Outcome]:
         """Call a function of this source with each of these arguments, in one process."""
-        return await self._again(lambda: self._calls(source, name, calls))
+        return await self._io.run(lambda: self._again(lambda: self._calls(source, name, calls)))
 
     async def asserts(self, source: str, name: str, setup: str, tests: str) -> Tally:
         """Run assert statements about a function of this source, which runs elsewhere."""
-        return await self._again(lambda: self._asserts(source, name, setup, tests))
+        return await self._io.run(lambda: self._again(lambda: self._asserts(source, name, setup, tests)))
 
     async def script(self, source: str) -> Result:
         """Run source as a program."""
-        sandbox, places = self._sandbox()
-        async with places:
-            return await sandbox.run(Call(source, limits=_limits(limits.CODE_OUTPUT_BYTES)))
+
+        async def run() -> Result:
+            async with self._places:
+                return await self._sandbox.run(Call(source, limits=_limits(limits.CODE_OUTPUT_BYTES)))
+
+        return await self._io.run(run)
 
     async def _again(self, work: Callable[[], Awaitable[T]]) -> T:
         """Repeat what a lost sandbox did not finish: that is no fault of the solution."""
@@ -175,18 +172,12 @@ class Runner:
     @asynccontextmanager
     async def _process(self, main: str, placed: bool = False) -> AsyncIterator[_Line]:
         """A process of `inside`, ended at the end. The second one of a pair has its place by the first."""
-        sandbox, places = self._sandbox()
-        if not placed:
-            await places.acquire()
-        try:
-            line = await _Line.open(sandbox, main, self._preparation)
+        async with nullcontext() if placed else self._places:
+            line = await _Line.open(self._sandbox, main, self._preparation)
             try:
                 yield line
             finally:
                 line.close()
-        finally:
-            if not placed:
-                places.release()
 
 
 class _Line:

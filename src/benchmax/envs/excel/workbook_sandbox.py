@@ -4,7 +4,8 @@
         changed = await books.edit(content, "B1", "=SUM(A1:A3)")
         read = await books.read(changed.content, {"Sheet1": ["B1"]})
 
-One fork server has openpyxl, pandas and ironcalc loaded; a call is a fork of it. It is used from any event loop.
+One fork server has openpyxl, pandas and ironcalc loaded; a call is a fork of it. It is used from any event loop, and
+starts with the first call, also after `close`.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from typing import Any
 
 from benchmax import extras, limits
 from benchmax.envs.excel.libreoffice_client import SecondOpinion, needs_opinion, with_opinion
-from benchmax.envs.mcp.io_loop import IoLoop
+from benchmax.envs.io_loop import IoLoop
 from benchmax.errors import SandboxError, ToolError
 from benchmax.sandbox import Call, Limits, Result, Sandbox
 
@@ -71,10 +72,13 @@ class WorkbookSandbox:
         self, modules: Sequence[str] = MODULES, *, insist: bool | None = None, libreoffice: bool = True
     ) -> None:
         extras.require("The Excel environment", "envs")
-        self._io = IoLoop("benchmax-excel")
-        self._modules, self._insist = tuple(modules), insist
-        self._sandbox: Sandbox | None = None
-        self._asks, self._second = libreoffice, SecondOpinion()
+        self._modules, self._insist, self._asks = tuple(modules), insist, libreoffice
+        self._renew()
+
+    def _renew(self) -> None:
+        self._io = IoLoop("benchmax-excel", SandboxError)
+        self._sandbox = Sandbox(self._modules, warm_up=_WARM_UP, read=[INSIDE], insist=self._insist)
+        self._second = SecondOpinion()
 
     async def __aenter__(self) -> WorkbookSandbox:
         return self
@@ -85,30 +89,18 @@ class WorkbookSandbox:
         await self.close()
 
     async def close(self) -> None:
-        if not self._io.loop.is_closed():
-            await self._io.run(self._close)
+        if self._io.runs:
+            await self._io.run(self._sandbox.close)
+            await self._io.run(self._second.close)
             await asyncio.to_thread(self._io.stop)
-
-    async def _close(self) -> None:
-        if self._sandbox is not None:
-            await self._sandbox.close()
-        await self._second.close()
+            self._renew()
 
     async def start(self) -> None:
         """Start the sandbox, unless it runs; SandboxUnavailable where this machine has none."""
-        await self._io.run(self._started)
-
-    async def _started(self) -> Sandbox:
-        if self._sandbox is None:
-            self._sandbox = Sandbox(self._modules, warm_up=_WARM_UP, read=[INSIDE], insist=self._insist)
-        await self._sandbox.start()
-        return self._sandbox
+        await self._io.run(self._sandbox.start)
 
     async def run(self, call: Call) -> Result:
-        async def run() -> Result:
-            return await (await self._started()).run(call)
-
-        return await self._io.run(run)
+        return await self._io.run(lambda: self._sandbox.run(call))
 
     # Operations
 

@@ -20,7 +20,7 @@ client/         sessions with one server
 fork/           starts and confines server processes (Linux)
 load_test       `benchmax mcp bench`
 tool_server     an environment's own tools as an MCP server
-io_loop, timings, frame_socket   what the others share
+timings, frame_socket   what the others share
 
 Covered
 - Each rollout has fresh processes, a private directory and a token. A server reads the system, the interpreters and the

@@ -21,16 +21,16 @@ from uuid import uuid4
 from benchmax import limits
 from benchmax.deadlines import current_hook_seconds, queueing
 from benchmax.envs.base_env import BaseEnv
+from benchmax.envs.io_loop import IoLoop
 from benchmax.envs.mcp.client.content import as_tool_result
 from benchmax.envs.mcp.client.reward_client import McpClient
-from benchmax.envs.mcp.io_loop import IoLoop
 from benchmax.envs.mcp.packed_workdir import PackedWorkdir
 from benchmax.envs.mcp.pool import Health, ServerPool, read_file
 from benchmax.envs.mcp.provisioners import BaseProvisioner, LocalProvisioner
 from benchmax.envs.mcp.workdir import check_workdir, write_workdir
 from benchmax.envs.remote.wire import rebuild, transcript_starts
 from benchmax.envs.types import Messages, RewardValue, ToolDefinition, ToolResult, Unscored
-from benchmax.errors import EnvDefinitionError, ToolError
+from benchmax.errors import EnvDefinitionError, McpError, ToolError
 from benchmax.files.temp_dirs import make_owned_dir, remove_tree
 
 OutputParser = Callable[[str], Any]
@@ -94,7 +94,7 @@ class ParallelMcpEnv(BaseEnv):
         self._rewards: dict[str, Callable[..., Any]] | None = None
         self._folder: Path | None = None
         self._shut = threading.Event()
-        self._io = IoLoop("benchmax-mcp")
+        self._io = IoLoop("benchmax-mcp", McpError)
         self._pool = ServerPool(provisioner, secret, health)
         self._opening: asyncio.Task[None] | None = None
 
