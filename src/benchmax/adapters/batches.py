@@ -12,12 +12,13 @@ from collections.abc import Hashable, Iterable, Iterator, Sequence
 from typing import TypeVar
 
 from benchmax import limits
+from benchmax.concurrency import all_or_cancel
 from benchmax.envs.types import Example
 from benchmax.errors import RolloutError
 from benchmax.models.base import ModelClient
 from benchmax.rollouts.groups import run_group
 from benchmax.rollouts.host import EnvHost
-from benchmax.rollouts.play import all_or_cancel, fail, new_rollout
+from benchmax.rollouts.play import fail, new_rollout
 from benchmax.rollouts.record import Rollout, Termination
 from benchmax.rollouts.settings import RolloutSettings
 

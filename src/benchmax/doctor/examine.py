@@ -4,16 +4,15 @@ from __future__ import annotations
 
 import asyncio
 import copy
-import threading
 from collections import defaultdict
-from collections.abc import Coroutine, Iterable
-from concurrent.futures import Future
+from collections.abc import Iterable
 from itertools import islice
 from random import Random
 from statistics import fmean, pstdev
 from time import perf_counter
-from typing import Any, TypeVar
+from typing import Any
 
+from benchmax.concurrency import run_sync
 from benchmax.doctor import checks as checks  # registers them
 from benchmax.doctor.evidence import PACES, Evidence, Pace
 from benchmax.doctor.evidence_collector import EvidenceCollector
@@ -32,8 +31,6 @@ from benchmax.envs.datasets.readers import Source, read_rows, source_name
 from benchmax.envs.legacy import example_from
 from benchmax.envs.loading import refuse_unwritten_hooks
 from benchmax.errors import ConfigError, UsageError
-
-T = TypeVar("T")
 
 ROWS_READ = 100_000
 """Rows that are read; problems of rows show long before."""
@@ -95,20 +92,6 @@ def examine_apart(env_class: type[BaseEnv], env_args: dict[str, Any] | None = No
     except InterpreterHeld as held:
         return held_interpreter(env_class.__name__, held)
     return Diagnosis.from_dict(result)
-
-
-def run_sync(coroutine: Coroutine[Any, Any, T]) -> T:
-    """Run a coroutine on a loop of its own in a thread, so that a running loop does not matter."""
-    outcome: Future[T] = Future()
-
-    def run() -> None:
-        try:
-            outcome.set_result(asyncio.run(coroutine))
-        except BaseException as error:
-            outcome.set_exception(error)
-
-    threading.Thread(target=run, name="benchmax-doctor", daemon=True).start()
-    return outcome.result()
 
 
 def _pace(pace: str | Pace) -> Pace:

@@ -14,8 +14,8 @@ from types import ModuleType
 from typing import Any
 
 from benchmax import limits
+from benchmax.concurrency import run_sync
 from benchmax.doctor import Diagnosis, examine_sync
-from benchmax.doctor.examine import run_sync
 from benchmax.doctor.findings import MARKS
 from benchmax.doctor.quoting import quote
 from benchmax.envs.base_env import BaseEnv, overrides

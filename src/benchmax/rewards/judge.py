@@ -13,9 +13,9 @@ import secrets
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Self, TypeVar
-from weakref import WeakKeyDictionary
 
 from benchmax import config
+from benchmax.concurrency import PerLoop
 from benchmax.envs.reward_helpers import content_text
 from benchmax.errors import ConfigError, JudgeError, ModelError, describe_error
 from benchmax.models.base import ModelClient, Sampling, Usage
@@ -94,7 +94,7 @@ class Judge:
         self._model = model
         self._owns_model = model is None
         self._cache = _cache(cache)
-        self._slots: WeakKeyDictionary[asyncio.AbstractEventLoop, asyncio.Semaphore] = WeakKeyDictionary()
+        self._slots = PerLoop(lambda: asyncio.Semaphore(concurrency))
 
     async def ask(self, instructions: str, data: Sequence[tuple[str, str]], read: Callable[[dict[str, Any]], T]) -> T:
         """The verdict on `data` (labelled texts), as `read` converts the judge's JSON.
@@ -107,7 +107,7 @@ class Judge:
         if known is not None:
             return known[0]
         try:
-            async with self._slots_here():
+            async with self._slots.get():
                 text, verdict = await self._ask(instructions, data, read)
         except JudgeError:
             self.usage.failures += 1
@@ -178,10 +178,6 @@ class Judge:
             await conversation.aclose()
         self.usage.tokens.add(reply.usage)
         return content_text(reply.message.get("content"))
-
-    def _slots_here(self) -> asyncio.Semaphore:
-        loop = asyncio.get_running_loop()
-        return self._slots.get(loop) or self._slots.setdefault(loop, asyncio.Semaphore(self.concurrency))
 
     def _connect(self) -> ModelClient:
         from benchmax.models.http import HttpModel

@@ -9,11 +9,12 @@ from dataclasses import dataclass
 from typing import Any
 
 from benchmax import limits
+from benchmax.concurrency import all_or_cancel
 from benchmax.envs.types import Example
 from benchmax.errors import UsageError
 from benchmax.models.base import ModelClient, need_count
 from benchmax.rollouts.host import EnvHost
-from benchmax.rollouts.play import all_or_cancel, new_rollout, open_rollout, play, run_rollout
+from benchmax.rollouts.play import new_rollout, open_rollout, play, run_rollout
 from benchmax.rollouts.record import Rollout
 from benchmax.rollouts.scoring import fill_missing_components, finish, score, score_group
 from benchmax.rollouts.settings import RolloutSettings

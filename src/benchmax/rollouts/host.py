@@ -9,9 +9,9 @@ from collections import defaultdict
 from collections.abc import Callable
 from functools import lru_cache
 from typing import Any, Self
-from weakref import WeakKeyDictionary
 
 from benchmax import limits
+from benchmax.concurrency import PerLoop
 from benchmax.cross_loop import LoopCalls
 from benchmax.deadlines import current_hook_seconds, shared_timer
 from benchmax.envs.base_env import BaseEnv, overrides
@@ -39,8 +39,7 @@ class EnvHost:
         self._env = env if isinstance(env, BaseEnv) else None
         self._loop: EnvLoop | None = None
         self._threads: HookThreads | None = None
-        self._replies: WeakKeyDictionary[asyncio.AbstractEventLoop, LoopCalls] = WeakKeyDictionary()
-        self._alone: WeakKeyDictionary[asyncio.AbstractEventLoop, asyncio.Lock] = WeakKeyDictionary()
+        self._alone = PerLoop(asyncio.Lock)
         self._awaiting: set[str] = set()
         self._blocking: set[str] = set()
         self._warned: set[str] = set()
@@ -107,7 +106,7 @@ class EnvHost:
 
     def alone(self) -> asyncio.Lock:
         """Held by rollouts that are played one after another."""
-        return self._alone.setdefault(asyncio.get_running_loop(), asyncio.Lock())
+        return self._alone.get()
 
     def part_of(self, example: Example) -> str:
         """The part of a composed environment that the example belongs to; empty in any other environment."""
@@ -160,8 +159,7 @@ class EnvHost:
     ) -> Call:
         assert where is not None
         loop = asyncio.get_running_loop()
-        replies = self._replies.get(loop) or self._replies.setdefault(loop, LoopCalls(loop))
-        call = Call(function, args, kwargs, kind, label, replies, loop.create_future())
+        call = Call(function, args, kwargs, kind, label, LoopCalls.of(loop), loop.create_future())
         if kind == "init_rollout":
             call.exclude_queue_time()
         if seconds is not None:

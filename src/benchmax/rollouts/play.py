@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from hashlib import sha256
 from time import perf_counter, time
-from typing import Any, TypeVar
+from typing import Any
 
 from benchmax import limits
+from benchmax.concurrency import all_or_cancel
 from benchmax.deadlines import deadline
 from benchmax.envs.base_env import with_system_prompt
 from benchmax.envs.logging import captured, rollout_context
@@ -28,7 +29,6 @@ from benchmax.rollouts.toolbox import BadToolCall, Toolbox, as_result, clean_tex
 
 logger = logging.getLogger(__name__)
 
-T = TypeVar("T")
 OnTurn = Callable[[Rollout, Sequence[ChatMessage]], None]
 """Receives new messages as they appear, for live views."""
 
@@ -302,18 +302,6 @@ class RolloutPlayer:
         if parts:
             content = [{"type": "text", "text": content}, *parts]
         return {"role": "tool", "tool_call_id": call.id or "", "name": call.name, "content": content}
-
-
-async def all_or_cancel(coroutines: Iterable[Coroutine[Any, Any, T]]) -> list[T]:
-    """Wait for all of them; when cancelled, or when one raises, wait until all have cleaned up."""
-    tasks = [asyncio.ensure_future(coroutine) for coroutine in coroutines]
-    try:
-        return list(await asyncio.gather(*tasks))
-    except BaseException:
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
-        raise
 
 
 def _error_for_model(error: Exception, seconds: float) -> str:

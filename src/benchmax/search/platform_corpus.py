@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import asyncio
 from typing import Any
-from weakref import WeakKeyDictionary
 
 import httpx2
 
 from benchmax import config, limits
+from benchmax.concurrency import PerLoop
 from benchmax.errors import NotFoundError, ToolError, UsageError
 from benchmax.retries import pause, retry_after
 from benchmax.search.types import LEXICAL, Document, Hit
@@ -28,7 +28,7 @@ class PlatformCorpus:
             raise UsageError("A corpus of the platform has a name. Write platform:NAME.")
         self.corpus = corpus.strip()
         self.base_url = base_url.rstrip("/") if base_url else None
-        self._clients: WeakKeyDictionary[asyncio.AbstractEventLoop, httpx2.AsyncClient] = WeakKeyDictionary()
+        self._clients = PerLoop(lambda: httpx2.AsyncClient(timeout=limits.CORPUS_SECONDS))
         self._id: str | None = None
 
     async def search(self, query: str, limit: int = 10, *, mode: str = LEXICAL, filters: Any = None) -> list[Hit]:
@@ -51,7 +51,7 @@ class PlatformCorpus:
 
     async def close(self) -> None:
         """Close the connections of this event loop."""
-        client = self._clients.pop(asyncio.get_running_loop(), None)
+        client = self._clients.pop()
         if client is not None:
             await client.aclose()
 
@@ -83,15 +83,9 @@ class PlatformCorpus:
         token = config.platform_token()
         headers = {"Authorization": f"Bearer {token}"} if token else {}
         try:
-            return await self._client().request(method, url, json=body, headers=headers)
+            return await self._clients.get().request(method, url, json=body, headers=headers)
         except httpx2.TransportError:
             return None
-
-    def _client(self) -> httpx2.AsyncClient:
-        loop = asyncio.get_running_loop()
-        if loop not in self._clients:
-            self._clients[loop] = httpx2.AsyncClient(timeout=limits.CORPUS_SECONDS)
-        return self._clients[loop]
 
 
 def _read(response: httpx2.Response) -> Any:

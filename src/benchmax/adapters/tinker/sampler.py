@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING
 from torch import Tensor
 
 from benchmax.adapters.engine_model import EngineModel
+from benchmax.concurrency import all_or_cancel
 from benchmax.envs.types import Example
 from benchmax.inference.tokens.chat import ChatTokens
 from benchmax.rollouts.groups import run_group
 from benchmax.rollouts.host import EnvHost
-from benchmax.rollouts.play import all_or_cancel
 from benchmax.rollouts.record import Rollout, Termination
 from benchmax.trainer.config import TrainConfig
 from benchmax.trainer.sampling.sampler import Draw, OnGroup, rollout_settings

@@ -26,13 +26,14 @@ from typing import Any
 from benchmax.adapters.batches import summary
 from benchmax.adapters.env_session import EnvSession
 from benchmax.adapters.examples import carried, carry
+from benchmax.concurrency import all_or_cancel
 from benchmax.envs.base_env import BaseEnv, with_system_prompt
 from benchmax.envs.datasets.load import load_examples
 from benchmax.envs.loading import make_env
 from benchmax.envs.types import ChatMessage, Example, ToolCall, ToolDefinition, ToolResult, nest_tool_calls
 from benchmax.errors import EnvLost, McpError, ToolError, UsageError, describe_error
 from benchmax.models.scripted import ScriptedModel
-from benchmax.rollouts.play import all_or_cancel, fail, new_rollout
+from benchmax.rollouts.play import fail, new_rollout
 from benchmax.rollouts.record import Rollout, Termination, ToolEvent
 from benchmax.rollouts.scoring import deep_copy, fill_missing_components, finish, score, score_group
 from benchmax.rollouts.settings import RolloutSettings

@@ -14,7 +14,6 @@ import asyncio
 import os
 import socket
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager, nullcontext
 from dataclasses import dataclass
 from functools import cache
@@ -22,6 +21,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from benchmax import limits
+from benchmax.concurrency import run_sync
 from benchmax.envs.code.inside import plain
 from benchmax.envs.io_loop import IoLoop
 from benchmax.errors import RewardError, SandboxError, SandboxUnavailable
@@ -87,11 +87,10 @@ def _refused(insist: bool) -> SandboxUnavailable | None:
         async with Sandbox(insist=insist):
             pass
 
-    with ThreadPoolExecutor(1) as thread:  # a loop of the caller's may be running
-        try:
-            thread.submit(asyncio.run, tried()).result()
-        except SandboxUnavailable as error:
-            return error
+    try:
+        run_sync(tried())
+    except SandboxUnavailable as error:
+        return error
     return None
 
 

@@ -14,11 +14,11 @@ import base64
 import json
 import logging
 from collections.abc import Iterator, Mapping
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
 from benchmax import limits
+from benchmax.concurrency import all_or_cancel, run_sync
 from benchmax.config import setting
 from benchmax.envs.excel.reward import score_workbook
 from benchmax.envs.excel.workbook_sandbox import WorkbookError, WorkbookSandbox
@@ -57,8 +57,7 @@ def find_folder() -> Path:
 def load_rows(folder: str | Path, rows: int | None = None) -> list[dict[str, Any]]:
     """The rows of a folder; ValueError for rows without their columns, FileNotFoundError for missing workbooks."""
     published = list(_published(Path(folder)))[:rows]
-    with ThreadPoolExecutor(1) as apart:  # the caller may be in an event loop
-        found = apart.submit(asyncio.run, _prepared(Path(folder), published)).result()
+    found = run_sync(_prepared(Path(folder), published))
     usable = [row for row in found if row is not None]
     if len(usable) < len(found):
         logger.warning("%d of %d rows of %s were left out", len(found) - len(usable), len(found), Path(folder).name)
@@ -81,16 +80,12 @@ def _published(folder: Path) -> Iterator[dict[str, Any]]:
 async def _prepared(folder: Path, published: list[dict[str, Any]]) -> list[dict[str, Any] | None]:
     places = asyncio.Semaphore(_AT_ONCE)
 
-    async def one(books: WorkbookSandbox, row: dict[str, Any]) -> dict[str, Any] | None:
+    async def one(row: dict[str, Any]) -> dict[str, Any] | None:
         async with places:
             return await _prepare(books, folder, row)
 
-    try:
-        async with WorkbookSandbox() as books, asyncio.TaskGroup() as tasks:
-            running = [tasks.create_task(one(books, row)) for row in published]
-    except ExceptionGroup as several:
-        raise several.exceptions[0] from None  # the first says it all: a sandbox that cannot start, a missing file
-    return [task.result() for task in running]
+    async with WorkbookSandbox() as books:
+        return await all_or_cancel(map(one, published))
 
 
 async def _prepare(books: WorkbookSandbox, folder: Path, row: Mapping[str, Any]) -> dict[str, Any] | None:

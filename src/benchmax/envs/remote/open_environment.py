@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Callable, Mapping
-from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
+from benchmax.concurrency import run_sync
 from benchmax.envs.base_env import BaseEnv
 from benchmax.envs.datasets.load import ExampleSet, load_examples
 from benchmax.envs.loading import find_rows, load_env_class, make_env
@@ -39,8 +38,7 @@ def _sandboxed(spec: str, arguments: Mapping[str, Any], lenient: bool) -> Source
         async def asked() -> ExampleSet:
             return await env.preprocess(await env.find_rows(name), lenient=lenient, min_rows=min_rows)
 
-        # A loop of the caller's may be running.
-        with ThreadPoolExecutor(1) as thread, env.given_up_when_interrupted():
-            return thread.submit(asyncio.run, asked()).result()
+        with env.given_up_when_interrupted():
+            return run_sync(asked())
 
     return lambda: env, read

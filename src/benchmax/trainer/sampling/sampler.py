@@ -15,6 +15,7 @@ from typing import Protocol
 
 from torch import Tensor
 
+from benchmax.concurrency import all_or_cancel
 from benchmax.envs.base_env import with_system_prompt
 from benchmax.envs.types import Example
 from benchmax.inference.engine.kv_cache import free_memory
@@ -24,7 +25,6 @@ from benchmax.inference.tokens.token_model import TokenModel
 from benchmax.models.base import Sampling
 from benchmax.rollouts.groups import run_group
 from benchmax.rollouts.host import EnvHost
-from benchmax.rollouts.play import all_or_cancel
 from benchmax.rollouts.record import Rollout
 from benchmax.rollouts.settings import RolloutSettings
 from benchmax.trainer.config import TrainConfig

@@ -14,12 +14,12 @@ import time
 from collections import OrderedDict
 from collections.abc import Sequence
 from typing import Any
-from weakref import WeakKeyDictionary
 
 import httpx2
 
 import benchmax
 from benchmax import limits
+from benchmax.concurrency import PerLoop
 from benchmax.envs.wikipedia.articles.base import Found
 from benchmax.errors import ToolError, UsageError
 from benchmax.retries import pause, retry_after
@@ -45,7 +45,7 @@ class LiveArticles:
         self._turn = _Turn(1.0 / per_second)
         self._next_key = itertools.cycle(self._keys)
         self._cache: OrderedDict[tuple[tuple[str, str], ...], dict[str, Any]] = OrderedDict()
-        self._loops: WeakKeyDictionary[asyncio.AbstractEventLoop, _Connection] = WeakKeyDictionary()
+        self._connections = PerLoop(_Connection)
 
     async def search(self, q: str, limit: int) -> list[Found]:
         asked = {"list": "search", "srsearch": q[:QUERY_CHARS], "srlimit": str(limit), "srprop": "snippet"}
@@ -63,7 +63,7 @@ class LiveArticles:
         return tidy(str(pages[0].get("extract") or ""))
 
     async def close(self) -> None:
-        held = self._loops.pop(asyncio.get_running_loop(), None)
+        held = self._connections.pop()
         if held is not None:
             await held.client.aclose()
 
@@ -75,7 +75,7 @@ class LiveArticles:
     async def _query(self, asked: dict[str, str]) -> dict[str, Any]:
         """What the API says of a query; remembered."""
         key = tuple(sorted(asked.items()))
-        connection = self._connection()
+        connection = self._connections.get()
         if (known := self._cache.get(key)) is not None:
             return known
         async with connection.one_at_a_time:
@@ -109,12 +109,6 @@ class LiveArticles:
 
     def _headers(self) -> dict[str, str]:
         return {"Authorization": f"Bearer {next(self._next_key)}"} if self._keys else {}
-
-    def _connection(self) -> _Connection:
-        loop = asyncio.get_running_loop()
-        if loop not in self._loops:
-            self._loops[loop] = _Connection()
-        return self._loops[loop]
 
 
 class _Connection:
