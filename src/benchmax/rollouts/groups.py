@@ -16,7 +16,7 @@ from benchmax.models.base import ModelClient, need_count
 from benchmax.rollouts.host import EnvHost
 from benchmax.rollouts.play import new_rollout, open_rollout, play, run_rollout
 from benchmax.rollouts.record import Rollout
-from benchmax.rollouts.scoring import fill_missing_components, finish, score, score_group
+from benchmax.rollouts.scoring import finish_group, score, score_group
 from benchmax.rollouts.settings import RolloutSettings
 
 OnRollout = Callable[[Rollout], None]
@@ -47,9 +47,7 @@ async def run_group(
         if not any(rollout.lost for rollout in rollouts):
             break
         rollouts = await group.play_lost(rollouts, attempt + again, last=again == limits.ROLLOUT_TRIES - 1)
-    fill_missing_components(rollouts)
-    for rollout in rollouts:
-        finish(host.env, rollout, settings)
+    finish_group(host.env, rollouts, settings)
     return rollouts
 
 

@@ -10,7 +10,7 @@ from benchmax import limits
 from benchmax.rollouts.host import EnvHost
 from benchmax.rollouts.play import open_rollout
 from benchmax.rollouts.record import Rollout, Termination
-from benchmax.rollouts.scoring import fill_missing_components, finish, score, score_group
+from benchmax.rollouts.scoring import score, settle_group
 from benchmax.rollouts.settings import RolloutSettings
 
 
@@ -42,11 +42,7 @@ async def _rescore_group(
     host: EnvHost, group: list[Rollout], settings: RolloutSettings, slots: asyncio.Semaphore
 ) -> list[Rollout]:
     fresh = list(await asyncio.gather(*(_rescore(host, rollout, settings, slots) for rollout in group)))
-    if host.overrides("compute_group_reward"):
-        await score_group(host, fresh, settings)
-    fill_missing_components(fresh)
-    for rollout in fresh:
-        finish(host.env, rollout, settings)
+    await settle_group(host, fresh, settings)
     return fresh
 
 

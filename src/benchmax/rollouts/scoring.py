@@ -112,7 +112,21 @@ def unscored(rollout: Rollout, name: str, error: BaseException, reason: Terminat
         rollout.termination = reason
 
 
-def fill_missing_components(rollouts: Sequence[Rollout]) -> None:
+async def settle_group(host: EnvHost, rollouts: Sequence[Rollout], settings: RolloutSettings) -> None:
+    """Score siblings together, once each has been scored alone, and compute their totals."""
+    if host.overrides("compute_group_reward"):
+        await score_group(host, rollouts, settings)
+    finish_group(host.env, rollouts, settings)
+
+
+def finish_group(env: BaseEnv, rollouts: Sequence[Rollout], settings: RolloutSettings) -> None:
+    """Compute the totals of siblings, each with the components of all."""
+    _fill_missing_components(rollouts)
+    for rollout in rollouts:
+        finish(env, rollout, settings)
+
+
+def _fill_missing_components(rollouts: Sequence[Rollout]) -> None:
     """Set components that only siblings have to 0, so that means count every rollout."""
     names = {name for rollout in rollouts for name in rollout.rewards}
     for rollout in rollouts:

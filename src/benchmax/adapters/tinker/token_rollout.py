@@ -20,7 +20,7 @@ from benchmax.inference.tokens.chat import ChatTokens
 from benchmax.rollouts.host import EnvHost
 from benchmax.rollouts.play import new_rollout, open_rollout, play
 from benchmax.rollouts.record import Rollout, Termination
-from benchmax.rollouts.scoring import fill_missing_components, finish, score, score_group
+from benchmax.rollouts.scoring import score, settle_group
 from benchmax.rollouts.settings import RolloutSettings
 
 
@@ -105,12 +105,8 @@ async def score_together(host: EnvHost, rollouts: Sequence[TokenRollout], settin
     try:
         for rollout in rollouts:
             await rollout.played.wait()
-        if host.overrides("compute_group_reward"):
-            await score_group(host, records, settings)
+        await settle_group(host, records, settings)
     finally:
         for rollout in rollouts:
             await rollout.close()
-    fill_missing_components(records)
-    for record in records:
-        finish(host.env, record, settings)
     return records

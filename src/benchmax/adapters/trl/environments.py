@@ -35,7 +35,7 @@ from benchmax.errors import EnvLost, McpError, ToolError, UsageError, describe_e
 from benchmax.models.scripted import ScriptedModel
 from benchmax.rollouts.play import fail, new_rollout
 from benchmax.rollouts.record import Rollout, Termination, ToolEvent
-from benchmax.rollouts.scoring import deep_copy, fill_missing_components, finish, score, score_group
+from benchmax.rollouts.scoring import deep_copy, score, settle_group
 from benchmax.rollouts.settings import RolloutSettings
 from benchmax.rollouts.toolbox import as_result, clean_text
 
@@ -101,11 +101,8 @@ class BenchmaxEnvironments:
     async def _score_group(self, group: Sequence[RolloutEnvironment]) -> None:
         host, rollouts = self.session.host, [each._rollout for each in group]
         await asyncio.gather(*(score(host, rollout, self.settings) for rollout in rollouts if rollout.scorable))
-        if host.overrides("compute_group_reward"):
-            await score_group(host, rollouts, self.settings)
-        fill_missing_components(rollouts)
-        for environment, rollout in zip(group, rollouts, strict=True):
-            finish(host.env, rollout, self.settings)
+        await settle_group(host, rollouts, self.settings)
+        for environment in group:
             await environment._release()
 
     def close(self) -> None:

@@ -22,7 +22,7 @@ from benchmax.models.http import HttpModel
 from benchmax.rollouts.host import EnvHost
 from benchmax.rollouts.play import new_rollout, open_rollout, play
 from benchmax.rollouts.record import Rollout, Termination
-from benchmax.rollouts.scoring import fill_missing_components, finish, score, score_group
+from benchmax.rollouts.scoring import finish, score, settle_group
 from benchmax.rollouts.settings import RolloutSettings
 
 
@@ -82,12 +82,9 @@ class Siblings:
         return members
 
     async def _score(self, host: EnvHost, settings: RolloutSettings, members: list[Rollout]) -> None:
-        await score_group(host, members, settings)
-        fill_missing_components(members)
+        await settle_group(host, members, settings)
         self._scored.set()
         await asyncio.gather(*map(asyncio.wrap_future, self._running), return_exceptions=True)
-        for rollout in members:
-            finish(host.env, rollout, settings)
 
     def release(self) -> None:
         """Let go of what is still open."""
