@@ -14,6 +14,11 @@ import time
 from collections.abc import Mapping
 from email.utils import parsedate_to_datetime
 
+BUSY = frozenset({429, 502, 503, 504})
+"""Statuses of a server, or of a proxy before it, that cannot answer now."""
+TEMPORARY = frozenset({408, 409, 425})
+"""Statuses of a request that may be accepted when it is sent again."""
+
 # A separate generator, so that seeds set by callers are not affected.
 _random = random.Random()
 _EXTRA_SHARE = 0.03

@@ -12,8 +12,6 @@ from benchmax import retries
 from benchmax.errors import ContextExceeded, ModelError, ModelRateLimited, ModelRejected, ModelTimeout, ModelUnavailable
 from benchmax.models.chat_api import excerpt, not_the_api
 
-RETRIED = frozenset({408, 409, 425})
-"""Refusals that may pass by themselves."""
 LONGEST_PAUSE = 8.0
 
 # OpenAI and vLLM; vLLM's decoder; llama.cpp; SGLang; TGI; Anthropic and those who follow it.
@@ -53,7 +51,7 @@ def refused(endpoint: Endpoint, status: int, headers: Mapping[str, str], body: b
     if status == 429 and "insufficient_quota" not in code:
         wait = retries.retry_after(headers)
         return ModelRateLimited(f"{answer}. Lower the number of rollouts at once, or wait.", wait)
-    if status in RETRIED or status >= 500:
+    if status in retries.TEMPORARY or status >= 500:
         return ModelUnavailable(f"{answer}. Look at the server's log.")
     return ModelRejected(f"{answer}. {_advice(endpoint, status, said)}", status)
 

@@ -14,10 +14,10 @@ import httpx2
 from benchmax import config, limits
 from benchmax.concurrency import PerLoop
 from benchmax.errors import NotFoundError, ToolError, UsageError
-from benchmax.retries import pause, retry_after
+from benchmax.retries import BUSY, pause, retry_after
 from benchmax.search.types import LEXICAL, Document, Hit
 
-_BUSY = frozenset({429, 500, 502, 503, 504})
+_BUSY = BUSY | {500}
 
 
 class PlatformCorpus:

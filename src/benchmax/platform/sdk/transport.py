@@ -25,7 +25,6 @@ from benchmax.platform.sdk.exceptions import AuthenticationError, TrainerError
 
 TRIES = 3
 BUDGET_SECONDS = 30.0
-_RETRIED_STATUSES = frozenset({429, 502, 503, 504})
 _DOWNLOAD_SECONDS = 120.0
 _PIECE_BYTES = 1 << 20
 
@@ -201,7 +200,7 @@ class Exchange:
             asked, lost = 0.0, None
             try:
                 answer = await self._backend.request(method, url, **options)
-                if answer.status_code not in _RETRIED_STATUSES:
+                if answer.status_code not in retries.BUSY:
                     return answer
                 asked = retries.retry_after(answer.headers) or 0.0
             except _httpx().InvalidURL as error:

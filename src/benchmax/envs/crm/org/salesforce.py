@@ -22,7 +22,7 @@ from typing import Any, TypeVar
 from benchmax import extras, limits
 from benchmax.envs.crm.org.base import QueryError, Row, too_many_rows, without_empty_columns
 from benchmax.errors import UsageError
-from benchmax.retries import pause, retry_after
+from benchmax.retries import BUSY, pause, retry_after
 
 _LOGINS = (
     ("session_id", "instance_url"),
@@ -30,7 +30,6 @@ _LOGINS = (
     ("consumer_key", "consumer_secret", "domain"),
 )
 T = TypeVar("T")
-_BUSY = frozenset({429, 502, 503, 504})
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.5, 8.0
 
 
@@ -149,7 +148,7 @@ def _session() -> Any:
                 try:
                     response = super().send(request, **options)
                     over = response.status_code == 403 and b"REQUEST_LIMIT_EXCEEDED" in response.content
-                    if response.status_code not in _BUSY and not over:
+                    if response.status_code not in BUSY and not over:
                         return response
                     asked = retry_after(response.headers)
                 except requests.ConnectionError:

@@ -22,7 +22,7 @@ from benchmax import limits
 from benchmax.concurrency import PerLoop
 from benchmax.envs.wikipedia.articles.base import Found
 from benchmax.errors import ToolError, UsageError
-from benchmax.retries import pause, retry_after
+from benchmax.retries import BUSY, pause, retry_after
 from benchmax.search.sources.plain_text import strip_html, tidy
 
 URL = "https://en.wikipedia.org/w/api.php"
@@ -31,7 +31,7 @@ _EVERY_QUERY = {"action": "query", "format": "json", "formatversion": "2", "maxl
 QUERY_CHARS = 300
 """The longest query that Wikipedia's search takes."""
 _FIRST_PAUSE, _LONGEST_PAUSE = 1.0, 20.0
-_BUSY_STATUS = frozenset({429, 500, 502, 503, 504})
+_BUSY_STATUS = BUSY | {500}
 _BUSY_CODES = frozenset({"maxlag", "ratelimited", "readonly", "internal_api_error_DBQueryError"})
 
 

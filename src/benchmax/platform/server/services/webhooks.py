@@ -33,6 +33,7 @@ from benchmax.platform.store.accounts.secrets import Vault
 from benchmax.platform.store.accounts.webhooks import Outcome
 from benchmax.platform.store.database import Database
 from benchmax.platform.store.tables import Delivery, Secret, Webhook
+from benchmax.retries import BUSY, TEMPORARY
 
 log = structlog.get_logger("benchmax.server")
 
@@ -40,8 +41,6 @@ LOOK_SECONDS = 1.0
 """Between two looks for what waits."""
 AT_ONCE = 8
 """Attempts going on at the same time."""
-_TEMPORARY = frozenset({408, 409, 425, 429})
-"""Refusals worth another attempt."""
 
 
 class Sender:
@@ -157,5 +156,5 @@ def _outcome(status: int) -> Outcome:
         return Outcome(
             status, "It answered with a redirect, which is not followed. Give the final address.", final=True
         )
-    final = status < 500 and status not in _TEMPORARY
+    final = status < 500 and status not in BUSY | TEMPORARY
     return Outcome(status, f"It answered {status}.", final)
