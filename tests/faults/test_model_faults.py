@@ -9,6 +9,7 @@ import pickle
 import socket
 import time
 import traceback
+from base64 import b64encode
 from email.utils import formatdate
 
 import aiohttp
@@ -181,7 +182,7 @@ async def test_a_refusal_is_told_at_once(status, says):
     assert server.requests == 1
     assert told.status == status
     assert says in str(told)
-    assert "no, ***" in str(told)
+    assert "no, [secret]" in str(told)
     assert "\x1b" not in str(told)
 
 
@@ -199,6 +200,13 @@ async def test_the_key_is_hidden_where_an_excerpt_would_cut_it():
     async with FakeModelServer(lambda _: web.Response(text="x" * 190 + KEY)) as server:
         told = await failure(server.base_url, ModelProtocolError, tries=1)
     assert "sk-very" not in str(told)
+
+
+@pytest.mark.parametrize("written", [b64encode(KEY.encode()).decode(), KEY.encode().hex(), f"{KEY[:12]}…", KEY.upper()])
+async def test_the_key_is_hidden_however_it_is_written(written):
+    async with refusing(400, f"key: {written}") as server:
+        told = await failure(server.base_url, ModelRejected)
+    assert written.rstrip("…") not in str(told)
 
 
 async def test_secrets_in_the_url_and_in_headers_are_hidden():

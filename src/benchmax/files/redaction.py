@@ -62,10 +62,10 @@ Spans = Iterator[tuple[int, int]]
 
 
 class Redactor:
-    """Removes the given values from texts."""
+    """Removes the given values from texts; those with fewer characters than `shortest` stay."""
 
-    def __init__(self, values: Iterable[str]) -> None:
-        values = {value for value in values if len(value.strip()) >= SECRET_CHARS}
+    def __init__(self, values: Iterable[str], shortest: int = SECRET_CHARS) -> None:
+        values = {value for value in values if len(value.strip()) >= shortest}
         self._exact = {value for value in values if len(value) < CODED_CHARS}
         forms = {_lower(form) for value in values - self._exact for form in _forms(value)}
         self._forms = _Forms(forms)

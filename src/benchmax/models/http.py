@@ -347,9 +347,7 @@ def _endpoint(
     words = [word for value in (headers or {}).values() for word in value.split() if len(word) >= 8]
     secrets = [(api_key or "").strip(), url.password, *url.query.values(), *words, *_proxy_secrets(url)]
     shown = url.with_user(None).with_query(None)
-    return http_errors.Endpoint(
-        name, str(shown), hint, tuple(secret for secret in secrets if secret and len(secret) > 3)
-    )
+    return http_errors.Endpoint(name, str(shown), hint, tuple(filter(None, secrets)))
 
 
 def _proxy_secrets(url: yarl.URL) -> list[str]:

@@ -10,9 +10,14 @@ from typing import Any
 
 from benchmax import retries
 from benchmax.errors import ContextExceeded, ModelError, ModelRateLimited, ModelRejected, ModelTimeout, ModelUnavailable
+from benchmax.files.redaction import Redactor
 from benchmax.models.chat_api import excerpt, not_the_api
 
 LONGEST_PAUSE = 8.0
+_SAID_CHARS = 2000
+"""How much of an error body is read for a message; of that, an excerpt is shown."""
+_SECRET_CHARS = 4
+"""A password in a URL may be shorter than a key."""
 
 # OpenAI and vLLM; vLLM's decoder; llama.cpp; SGLang; TGI; Anthropic and those who follow it.
 TOO_LONG = re.compile(
@@ -34,9 +39,8 @@ class Endpoint:
     secrets: tuple[str, ...] = ()
 
     def clean(self, text: str) -> str:
-        for secret in self.secrets:
-            text = text.replace(secret, "***")
-        return text
+        """The beginning of a text, without the secrets."""
+        return Redactor(self.secrets, _SECRET_CHARS)(text[:_SAID_CHARS])
 
 
 def refused(endpoint: Endpoint, status: int, headers: Mapping[str, str], body: bytes) -> ModelError:
@@ -64,7 +68,7 @@ def garbled(endpoint: Endpoint, body: bytes) -> ModelError:
         status = None
     if isinstance(status, int) and 400 <= status < 600:
         return refused(endpoint, status, {}, body)
-    return not_the_api(endpoint.clean(body[:2000].decode("utf-8", "replace")))
+    return not_the_api(endpoint.clean(body[:_SAID_CHARS].decode("utf-8", "replace")))
 
 
 def unreachable(endpoint: Endpoint, error: Exception) -> ModelUnavailable:
@@ -91,14 +95,14 @@ def _said(body: bytes) -> tuple[str, str]:
     try:
         raw: Any = json.loads(body)
     except (ValueError, RecursionError):
-        return "", body[:2000].decode("utf-8", "replace")
+        return "", body[:_SAID_CHARS].decode("utf-8", "replace")
     if isinstance(raw, list) and raw:
         raw = raw[0]
     error = raw.get("error", raw) if isinstance(raw, Mapping) else raw
     if not isinstance(error, Mapping):
         return "", str(error)
     code = f"{error.get('code') or ''} {error.get('type') or ''}"
-    return code, str(error.get("message") or error.get("detail") or body[:2000].decode("utf-8", "replace"))
+    return code, str(error.get("message") or error.get("detail") or body[:_SAID_CHARS].decode("utf-8", "replace"))
 
 
 def _advice(endpoint: Endpoint, status: int, said: str) -> str:
