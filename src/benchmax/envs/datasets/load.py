@@ -24,7 +24,7 @@ from benchmax import limits
 from benchmax.envs.base_env import BaseEnv
 from benchmax.envs.datasets.readers import Source, read_rows, source_name
 from benchmax.envs.datasets.rows import (
-    Finding,
+    Complaint,
     Row,
     RowFault,
     RowIssue,
@@ -47,7 +47,7 @@ T = TypeVar("T")
 _OF_A_KIND = 3
 """Issues of one column and reason that are listed; the others are counted."""
 LENIENT = "Fix them, or keep only the usable rows with --lenient (in Python: lenient=True)."
-REPEATED = Finding(
+REPEATED = Complaint(
     None, "the row repeats an earlier one (same prompt and task)", "remove it, unless it should count twice", "warning"
 )
 
@@ -233,11 +233,11 @@ def write_jsonl(path: str | os.PathLike[str], rows: Iterable[Any]) -> int:
 
 def jsonl_line(row: Any, number: int = 1) -> str:
     """A row as one line of JSON, without its line end."""
-    finding = check_shape(row)
-    if finding is None and (fault := json_fault(row)):
-        finding = Finding(fault.path, fault.reason, fault.fix)
-    if finding:
-        issue = Row(row, "rows", number).issue(finding)
+    complaint = check_shape(row)
+    if complaint is None and (fault := json_fault(row)):
+        complaint = Complaint(fault.path, fault.reason, fault.fix)
+    if complaint:
+        issue = Row(row, "rows", number).issue(complaint)
         raise DatasetError(f"Cannot write the rows as JSONL:\n  {issue}", [issue])
     return json.dumps(row)
 
@@ -256,8 +256,8 @@ def stream_examples(
     convert = _Conversion(env_class or BaseEnv, elsewhere)
     recorder = RowRecorder(report)
     for row in rows:
-        example, findings = convert(row)
-        recorder.add(row, example, findings)
+        example, complaints = convert(row)
+        recorder.add(row, example, complaints)
         if example is not None:
             yield example
 
@@ -270,11 +270,11 @@ class RowRecorder:
         # 64-bit hashes instead of ids: a million rows in a tenth of the memory, a false alarm once in 10^7 datasets.
         self._seen: set[int] = set()
 
-    def add(self, row: Row, example: Example | None, findings: Iterable[Finding]) -> None:
+    def add(self, row: Row, example: Example | None, complaints: Iterable[Complaint]) -> None:
         report = self._report
         report.rows += 1
-        for finding in findings:
-            report.add(row.issue(finding))
+        for complaint in complaints:
+            report.add(row.issue(complaint))
         if example is None:
             report.bad_rows += 1
             return
@@ -294,22 +294,22 @@ class _Conversion:
         # The column rules are those of the default; an override has columns of its own.
         self._default = getattr(self._preprocess, "__func__", None) is BaseEnv.dataset_preprocess.__func__  # type: ignore[attr-defined]
 
-    def __call__(self, row: Row) -> tuple[Example | None, list[Finding]]:
-        """The example, or None if a finding is an error."""
-        finding = row.fault or check_shape(row.data)
-        if finding:
-            return None, [finding]
+    def __call__(self, row: Row) -> tuple[Example | None, list[Complaint]]:
+        """The example, or None if a complaint is an error."""
+        complaint = row.fault or check_shape(row.data)
+        if complaint:
+            return None, [complaint]
         try:
             data = row.data if row.measured else copy_row(row.data)
-            findings = list(check_columns(data)) if self._default else []
-            _stop_at_error(findings)
+            complaints = list(check_columns(data)) if self._default else []
+            _stop_at_error(complaints)
             example = self._example(data)
             if not self._default:
-                findings += _check_example(example)
-                _stop_at_error(findings)
+                complaints += _check_example(example)
+                _stop_at_error(complaints)
         except RowFault as fault:
-            return None, fault.findings
-        return example, findings
+            return None, fault.complaints
+        return example, complaints
 
     def _example(self, data: dict[str, Any]) -> Example:
         columns = list(data)  # before user code can change it
@@ -324,20 +324,20 @@ class _Conversion:
                 raise
             fault = json_fault(data) if self._default else None
             if fault:
-                raise RowFault(Finding(fault.path, fault.reason, fault.fix)) from None
+                raise RowFault(Complaint(fault.path, fault.reason, fault.fix)) from None
             raise RowFault(_raised(error, columns)) from error
 
 
-def _stop_at_error(findings: list[Finding]) -> None:
-    if findings and any(finding.severity == "error" for finding in findings):
-        raise RowFault(*findings)
+def _stop_at_error(complaints: list[Complaint]) -> None:
+    if complaints and any(complaint.severity == "error" for complaint in complaints):
+        raise RowFault(*complaints)
 
 
-def _raised(error: Exception, columns: list[Any]) -> Finding:
+def _raised(error: Exception, columns: list[Any]) -> Complaint:
     names = ", ".join(one_line(str(column), 40) for column in columns[:20])
     if isinstance(error, MissingColumn):
         wanted = ", ".join(error.expected)
-        return Finding(error.column, f"nothing is there: the row has the columns {names}", f"give it {wanted}")
+        return Complaint(error.column, f"nothing is there: the row has the columns {names}", f"give it {wanted}")
     try:
         shown = repr(error)
     except Exception:
@@ -345,21 +345,21 @@ def _raised(error: Exception, columns: list[Any]) -> Finding:
     reason = f"dataset_preprocess raised {one_line(shown, 200)}: the row has the columns {names or 'none'}"
     missing = error.args[0] if isinstance(error, KeyError) and error.args else None
     if isinstance(missing, str) and missing not in columns:
-        return Finding(one_line(missing, 40), reason, "add that column, or change dataset_preprocess")
-    return Finding(None, reason, "change dataset_preprocess or the row")
+        return Complaint(one_line(missing, 40), reason, "add that column, or change dataset_preprocess")
+    return Complaint(None, reason, "change dataset_preprocess or the row")
 
 
-def _check_example(example: Example) -> Iterator[Finding]:
+def _check_example(example: Example) -> Iterator[Complaint]:
     """The rules for what an overridden `dataset_preprocess` returns."""
     fix = "return make_example(…) from dataset_preprocess"
     if not isinstance(example["id"], str) or not example["id"]:
         reason = "empty" if example["id"] == "" else f"{json_type(example['id'])}, not text"
-        yield Finding("id", f"the example's id is {reason}", fix)
+        yield Complaint("id", f"the example's id is {reason}", fix)
     yield from check_messages("prompt_messages", example["prompt_messages"])
     for name in ("task", "init_rollout_args"):
         value = example.get(name)
         if value is not None and not isinstance(value, dict):
-            yield Finding(name, f"the example's {name} is {json_type(value)}, not a dict", fix)
+            yield Complaint(name, f"the example's {name} is {json_type(value)}, not a dict", fix)
     content = {"prompt_messages": example["prompt_messages"], "task": example.get("task")}
     if fault := json_fault(content):
-        yield Finding(fault.path, fault.reason, fault.fix)
+        yield Complaint(fault.path, fault.reason, fault.fix)

@@ -18,7 +18,7 @@ from typing import Any, TypeAlias, cast
 
 from benchmax import extras
 from benchmax.envs.datasets.hub import load_hub_dataset
-from benchmax.envs.datasets.rows import Finding, Row, json_type
+from benchmax.envs.datasets.rows import Complaint, Row, json_type
 from benchmax.envs.datasets.text_readers import JSON_FILE_BYTES, csv_rows, json_rows, jsonl_rows
 from benchmax.errors import BenchmaxError, DatasetError, NotFoundError, UsageError, describe_cause
 
@@ -120,7 +120,7 @@ def _guarded(path: Path, rows: Iterator[Row]) -> Iterator[Row]:
             number = row.number
             yield row
     except (EOFError, zlib.error, gzip.BadGzipFile, UnicodeDecodeError) as error:
-        damage = Finding(None, f"the file is damaged here: {error}", "write the file again")
+        damage = Complaint(None, f"the file is damaged here: {error}", "write the file again")
         yield Row(None, str(path), number + 1, True, damage)
     except OSError as error:
         raise DatasetError(f"Cannot read {path}: {error.strerror or error}. Check the file and its rights.") from error

@@ -1,6 +1,6 @@
 """The rules for a dataset row, which find every problem at once.
 
-A rule yields a `Finding`: the column, what is wrong, and how to correct it. With the row's origin it becomes a
+A rule yields a `Complaint`: the column, what is wrong, and how to correct it. With the row's origin it becomes a
 `RowIssue`, one line a person can act on. An *error* makes the row unusable; a *warning* is worth a look.
 """
 
@@ -22,8 +22,8 @@ _ROLE_WORDS = {"human": "user", "gpt": "assistant", "bot": "assistant", "ai": "a
 _ROLE_WORDS |= {"developer": "system", "function": "tool"}
 
 
-class Finding(NamedTuple):
-    """What a rule found, without the row it was found in."""
+class Complaint(NamedTuple):
+    """What is wrong with a row, without where the row stands."""
 
     column: str | None
     reason: str
@@ -33,15 +33,15 @@ class Finding(NamedTuple):
 
 
 class RowFault(Exception):
-    """A row that cannot be used; carries every finding, an error among them."""
+    """A row that cannot be used; carries every complaint, an error among them."""
 
-    def __init__(self, *findings: Finding) -> None:
-        super().__init__(findings[0].reason)
-        self.findings = list(findings)
+    def __init__(self, *complaints: Complaint) -> None:
+        super().__init__(complaints[0].reason)
+        self.complaints = list(complaints)
 
     @property
-    def finding(self) -> Finding:
-        return self.findings[0]
+    def complaint(self) -> Complaint:
+        return self.complaints[0]
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,10 +76,10 @@ class Row:
     number: int
     measured: bool = False
     """The reader has already checked size and depth, and nobody else holds `data`."""
-    fault: Finding | None = None
+    fault: Complaint | None = None
 
-    def issue(self, finding: Finding) -> RowIssue:
-        return RowIssue(self.source, self.number, *finding)
+    def issue(self, complaint: Complaint) -> RowIssue:
+        return RowIssue(self.source, self.number, *complaint)
 
 
 def one_line(text: str, limit: int = _LINE_CHARS) -> str:
@@ -98,13 +98,15 @@ def json_type(value: Any) -> str:
 # Any row
 
 
-def too_large(size: int | None = None) -> Finding:
+def too_large(size: int | None = None) -> Complaint:
     much = f"is {size:,} bytes" if size else "is larger"
-    return Finding(None, f"the row {much}, the limit is {limits.ROW_BYTES:,} bytes", "shorten it or store files apart")
+    return Complaint(
+        None, f"the row {much}, the limit is {limits.ROW_BYTES:,} bytes", "shorten it or store files apart"
+    )
 
 
-def too_deep() -> Finding:
-    return Finding(None, f"the row is nested deeper than {limits.JSON_DEPTH} levels", "flatten it")
+def too_deep() -> Complaint:
+    return Complaint(None, f"the row is nested deeper than {limits.JSON_DEPTH} levels", "flatten it")
 
 
 def deeper(value: Any, levels: int) -> bool:
@@ -118,16 +120,16 @@ def deeper(value: Any, levels: int) -> bool:
     return True
 
 
-def check_shape(data: Any) -> Finding | None:
+def check_shape(data: Any) -> Complaint | None:
     """A row is an object with a bounded number of columns."""
     if not isinstance(data, dict):
         if isinstance(data, list) and deeper(data, limits.JSON_DEPTH):
             return too_deep()
-        return Finding(
+        return Complaint(
             None, f"the row is {json_type(data)}, not an object", 'write {"prompt": "…", "ground_truth": "…"}'
         )
     if len(data) > limits.ROW_COLUMNS:
-        return Finding(
+        return Complaint(
             None, f"the row has {len(data):,} columns, the limit is {limits.ROW_COLUMNS:,}", "remove columns"
         )
     return None
@@ -173,7 +175,7 @@ def _copied(value: Any, depth: int) -> tuple[Any, int]:
 # Rows with the default columns
 
 
-def check_columns(row: Mapping[str, Any]) -> Iterator[Finding]:
+def check_columns(row: Mapping[str, Any]) -> Iterator[Complaint]:
     """The rules of `prompt_messages`, `messages`, `prompt` and `init_rollout_args`."""
     present = [column for column in PROMPT_COLUMNS if row.get(column) is not None]
     if not present:
@@ -181,44 +183,44 @@ def check_columns(row: Mapping[str, Any]) -> Iterator[Finding]:
     else:
         if len(present) > 1:
             both = f"the row has {' and '.join(present)}; {present[0]} is used"
-            yield Finding(None, both, f"keep only {present[0]}", "warning")
+            yield Complaint(None, both, f"keep only {present[0]}", "warning")
         yield from _check_prompt(present[0], row[present[0]])
     if (arguments := row.get("init_rollout_args")) is not None and not isinstance(arguments, dict):
-        yield Finding(
+        yield Complaint(
             "init_rollout_args", f"is {json_type(arguments)}, not an object", 'write {"name": value} or leave it out'
         )
 
 
-def _no_prompt(row: Mapping[str, Any]) -> Finding:
+def _no_prompt(row: Mapping[str, Any]) -> Complaint:
     if empty := next((column for column in PROMPT_COLUMNS if column in row), ""):
-        return Finding(empty, "is empty", "write what the model is asked")
+        return Complaint(empty, "is empty", "write what the model is asked")
     columns = ", ".join(one_line(str(column), 40) for column in list(row)[:10]) or "none"
-    return Finding(
+    return Complaint(
         None,
         f"the row has neither prompt nor messages; its columns are: {columns}",
         "rename a column to prompt or messages, or override dataset_preprocess",
     )
 
 
-def _check_prompt(column: str, value: Any) -> Iterator[Finding]:
+def _check_prompt(column: str, value: Any) -> Iterator[Complaint]:
     if column != "prompt" or isinstance(value, list):
         yield from check_messages(column, value)
     elif not isinstance(value, str):
-        yield Finding(column, f"is {json_type(value)}, not text", "write the question as text, or messages as a list")
+        yield Complaint(column, f"is {json_type(value)}, not text", "write the question as text, or messages as a list")
     elif not value.strip():
-        yield Finding(column, "is empty", "write what the model is asked")
+        yield Complaint(column, "is empty", "write what the model is asked")
 
 
 # Conversations
 
 
-def check_messages(column: str, messages: Any) -> Iterator[Finding]:
+def check_messages(column: str, messages: Any) -> Iterator[Complaint]:
     """The rules of a conversation the model is to continue."""
     if not isinstance(messages, list):
-        yield Finding(column, f"is {json_type(messages)}, not a list", 'write [{"role": "user", "content": "…"}]')
+        yield Complaint(column, f"is {json_type(messages)}, not a list", 'write [{"role": "user", "content": "…"}]')
         return
     if not messages:
-        yield Finding(column, "is an empty list", "write at least one message")
+        yield Complaint(column, "is an empty list", "write at least one message")
         return
     for index, message in enumerate(messages):
         # The usual message passes here; the rules below say what else may.
@@ -226,10 +228,10 @@ def check_messages(column: str, messages: Any) -> Iterator[Finding]:
             continue
         yield from _check_message(f"{column}[{index}]", message)
     if not any(isinstance(message, dict) and _says_something(message) for message in messages):
-        yield Finding(column, "has no text in any message", "write what the model is asked")
+        yield Complaint(column, "has no text in any message", "write what the model is asked")
     last = messages[-1]
     if isinstance(last, dict) and last.get("role") == "assistant":
-        yield Finding(
+        yield Complaint(
             column, "ends with an assistant message, so nothing is asked", "end with a user message", "warning"
         )
 
@@ -239,9 +241,9 @@ def _says_something(message: dict[str, Any]) -> bool:
     return bool(content.strip() if isinstance(content, str) else content) or bool(message.get("tool_calls"))
 
 
-def _check_message(path: str, message: Any) -> Iterator[Finding]:
+def _check_message(path: str, message: Any) -> Iterator[Complaint]:
     if not isinstance(message, dict):
-        yield Finding(path, f"is {json_type(message)}, not a message", 'write {"role": "user", "content": "…"}')
+        yield Complaint(path, f"is {json_type(message)}, not a message", 'write {"role": "user", "content": "…"}')
         return
     yield from _check_role(path, message)
     yield from _check_content(f"{path}.content", message.get("content"))
@@ -249,44 +251,44 @@ def _check_message(path: str, message: Any) -> Iterator[Finding]:
         yield from _check_tool_calls(f"{path}.tool_calls", message["tool_calls"])
 
 
-def _check_role(path: str, message: dict[str, Any]) -> Iterator[Finding]:
+def _check_role(path: str, message: dict[str, Any]) -> Iterator[Complaint]:
     role = message.get("role")
     known = ", ".join(ROLES)
     if role is None:
-        yield Finding(path, "has no role", f"add one of {known}")
+        yield Complaint(path, "has no role", f"add one of {known}")
     elif role not in ROLES:
         better = _ROLE_WORDS.get(str(role).lower())
         reason = f"is {one_line(ascii(role), 40)}, not one of {known}"
-        yield Finding(f"{path}.role", reason, f"write {better!r}" if better else f"use one of {known}")
+        yield Complaint(f"{path}.role", reason, f"write {better!r}" if better else f"use one of {known}")
     elif role == "tool" and not isinstance(message.get("tool_call_id"), str):
-        yield Finding(path, "is a tool message without tool_call_id", "name the call it answers in tool_call_id")
+        yield Complaint(path, "is a tool message without tool_call_id", "name the call it answers in tool_call_id")
 
 
-def _check_content(path: str, content: Any) -> Iterator[Finding]:
+def _check_content(path: str, content: Any) -> Iterator[Complaint]:
     if content is None or isinstance(content, str):
         return
     if not isinstance(content, list):
-        yield Finding(path, f"is {json_type(content)}, not text", "write text, null or a list of content parts")
+        yield Complaint(path, f"is {json_type(content)}, not text", "write text, null or a list of content parts")
         return
     for index, part in enumerate(content):
         if not isinstance(part, dict) or not isinstance(part.get("type"), str):
             reason = f"is {json_type(part)}, not a content part" if not isinstance(part, dict) else "has no type"
-            yield Finding(f"{path}[{index}]", reason, 'write {"type": "text", "text": "…"}')
+            yield Complaint(f"{path}[{index}]", reason, 'write {"type": "text", "text": "…"}')
 
 
-def _check_tool_calls(path: str, calls: Any) -> Iterator[Finding]:
+def _check_tool_calls(path: str, calls: Any) -> Iterator[Complaint]:
     shape = 'write {"id": "…", "type": "function", "function": {"name": "…", "arguments": "{}"}}'
     if not isinstance(calls, list):
-        yield Finding(path, f"is {json_type(calls)}, not a list", f"{shape} in a list")
+        yield Complaint(path, f"is {json_type(calls)}, not a list", f"{shape} in a list")
         return
     for index, call in enumerate(calls):
         where = f"{path}[{index}]"
         if not isinstance(call, dict):
-            yield Finding(where, f"is {json_type(call)}, not a tool call", shape)
+            yield Complaint(where, f"is {json_type(call)}, not a tool call", shape)
             continue
         body = call.get("function", call)
         if not isinstance(body, dict) or not isinstance(body.get("name"), str) or not body["name"]:
-            yield Finding(where, "names no function", shape)
+            yield Complaint(where, "names no function", shape)
         elif body is not call and not isinstance(body.get("arguments", ""), str):
             reason = f"has arguments that are {json_type(body['arguments'])}, not JSON text"
-            yield Finding(where, reason, "use json.dumps(arguments)", "warning")
+            yield Complaint(where, reason, "use json.dumps(arguments)", "warning")

@@ -20,7 +20,7 @@ from typing import Any, BinaryIO, TextIO, cast
 from benchmax import limits
 from benchmax.envs.datasets.rows import (
     EXCERPT_CHARS,
-    Finding,
+    Complaint,
     Row,
     RowFault,
     deeper,
@@ -50,12 +50,12 @@ def jsonl_rows(path: Path) -> Iterator[Row]:
 def _jsonl(text: TextIO, name: str) -> Iterator[Row]:
     lines, read, seen = _Lines(text), _Json().row, False
     for number, line in _records(lines, lines):
-        if isinstance(line, Finding):
+        if isinstance(line, Complaint):
             yield _broken(name, number, line)
         elif line.isspace():
             continue
         elif not seen and line.lstrip().startswith("["):
-            yield _broken(name, number, Finding(None, "the file is one JSON list, not lines", "rename it to .json"))
+            yield _broken(name, number, Complaint(None, "the file is one JSON list, not lines", "rename it to .json"))
             return
         else:
             yield _row(name, number, read, line.rstrip())
@@ -67,7 +67,7 @@ def _row(name: str, number: int, read: Callable[[Any], Any], record: Any) -> Row
     try:
         return Row(read(record), name, number, True)
     except RowFault as fault:
-        return _broken(name, number, fault.finding)
+        return _broken(name, number, fault.complaint)
 
 
 def json_rows(path: Path) -> Iterator[Row]:
@@ -89,7 +89,7 @@ def json_rows(path: Path) -> Iterator[Row]:
             raise RowFault(damage)
         rows = _row_list(parse.document(whole))
     except RowFault as fault:
-        yield _broken_document(name, whole, fault.finding)
+        yield _broken_document(name, whole, fault.complaint)
         return
     del whole
     for number, data in enumerate(rows, 1):
@@ -97,7 +97,7 @@ def json_rows(path: Path) -> Iterator[Row]:
             parse.refuse_odd_numbers(data)
             yield Row(data, name, number)
         except RowFault as fault:
-            yield _broken(name, number, fault.finding)
+            yield _broken(name, number, fault.complaint)
 
 
 def _is_jsonl(text: TextIO) -> bool:
@@ -123,26 +123,26 @@ def _row_list(document: Any) -> list[Any]:
         document = lists[0] if len(lists) == 1 else document
     if not isinstance(document, list):
         raise RowFault(
-            Finding(None, f"the file is {json_type(document)}, not a list of rows", "write [{…}, {…}] or .jsonl")
+            Complaint(None, f"the file is {json_type(document)}, not a list of rows", "write [{…}, {…}] or .jsonl")
         )
     return document
 
 
-def _broken_document(name: str, text: str, finding: Finding) -> Row:
+def _broken_document(name: str, text: str, complaint: Complaint) -> Row:
     """The fault of a whole file, moved to its line."""
-    column = finding.column or ""
+    column = complaint.column or ""
     at = int(column.removeprefix("char ")) - 1 if column.startswith("char ") else 0
     start = text.rfind("\n", 0, at) + 1
     where = f"char {at - start + 1}" if column else None
     excerpt = _excerpt(text, start)
-    reason = finding.reason.replace("the line ends", "the file ends")
-    fix = "write the file as JSON, as json.dump does" if finding.fix == _ONE_LINE else finding.fix
-    moved = finding._replace(column=where, reason=reason, fix=fix, excerpt=excerpt)
+    reason = complaint.reason.replace("the line ends", "the file ends")
+    fix = "write the file as JSON, as json.dump does" if complaint.fix == _ONE_LINE else complaint.fix
+    moved = complaint._replace(column=where, reason=reason, fix=fix, excerpt=excerpt)
     return _broken(name, text.count("\n", 0, at) + 1, moved)
 
 
-def _broken(source: str, number: int, finding: Finding) -> Row:
-    return Row(None, source, number, True, finding)
+def _broken(source: str, number: int, complaint: Complaint) -> Row:
+    return Row(None, source, number, True, complaint)
 
 
 # CSV
@@ -158,7 +158,7 @@ def csv_rows(path: Path) -> Iterator[Row]:
         records = csv.reader(lines, strict=True, delimiter=_delimiter(path, text))
         header: list[str] | None = None
         for number, cells in _records(lines, records):
-            if isinstance(cells, Finding):
+            if isinstance(cells, Complaint):
                 yield _broken(name, number, cells)
                 if header is None:
                     return
@@ -189,7 +189,7 @@ def _header(name: str, cells: list[str]) -> list[str]:
 def _csv_data(header: list[str], parse: _Json, cells: list[str]) -> dict[str, Any]:
     if len(cells) != len(header):
         reason = f"the row has {len(cells)} cells, the header has {len(header)}"
-        raise RowFault(Finding(None, reason, 'put cells with commas or line ends in "…"'))
+        raise RowFault(Complaint(None, reason, 'put cells with commas or line ends in "…"'))
     data = {}
     for column, cell in zip(header, cells, strict=True):
         if column not in JSON_COLUMNS:
@@ -205,7 +205,7 @@ def _json_cell(column: str, cell: str, parse: _Json) -> Any:
     try:
         return parse.row(cell)
     except RowFault as fault:
-        found = fault.finding
+        found = fault.complaint
         inside = found.column or ""
         reason = f"{found.reason} (at {inside})" if inside else found.reason
         fix = "write the cell as JSON, as json.dumps does" if found.fix == _ONE_LINE else found.fix
@@ -236,7 +236,7 @@ class _Lines:
         self._readline = text.readline
         self.number = 0
         self._size = 0
-        self.fault: Finding | None = None
+        self.fault: Complaint | None = None
         """What is wrong with the text of this record."""
 
     def __iter__(self) -> _Lines:
@@ -268,22 +268,22 @@ def _excerpt(text: str, start: int = 0) -> str:
     return text[start : start + EXCERPT_CHARS].strip().encode("utf-8", "replace").decode()
 
 
-def text_fault(text: str) -> Finding | None:
+def text_fault(text: str) -> Complaint | None:
     """Why a text read by `_opened` is unusable, or None."""
     excerpt = _excerpt(text)
     if (at := text.find("\0")) >= 0:
-        return Finding(f"char {at + 1}", "a NUL byte", f"{_SAVE_UTF8}, without NUL bytes", excerpt=excerpt)
+        return Complaint(f"char {at + 1}", "a NUL byte", f"{_SAVE_UTF8}, without NUL bytes", excerpt=excerpt)
     try:
         text.encode()
     except UnicodeEncodeError as error:
-        return Finding(
+        return Complaint(
             f"char {error.start + 1}", "bytes that are neither UTF-8 nor UTF-16 text", _SAVE_UTF8, excerpt=excerpt
         )
     return None
 
 
 def _records(lines: _Lines, records: Iterator[Any]) -> Iterator[tuple[int, Any]]:
-    """(line number, record or Finding) for each record that a parser makes of `lines`."""
+    """(line number, record or Complaint) for each record that a parser makes of `lines`."""
     while True:
         start = lines.number + 1
         lines.new_record()
@@ -292,9 +292,9 @@ def _records(lines: _Lines, records: Iterator[Any]) -> Iterator[tuple[int, Any]]
         except StopIteration:
             return
         except RowFault as fault:
-            yield start, fault.finding
+            yield start, fault.complaint
         except csv.Error as error:
-            yield start, Finding(None, f"not CSV: {error}", 'quote cells as "…" and write " inside them as ""')
+            yield start, Complaint(None, f"not CSV: {error}", 'quote cells as "…" and write " inside them as ""')
         else:
             yield start, lines.fault or record
 
@@ -338,7 +338,7 @@ class _Json:
         except RecursionError:
             raise RowFault(too_deep()._replace(excerpt=_excerpt(text))) from None
         except ValueError:  # Python's own bound on the digits of an int
-            raise RowFault(Finding(None, "a number has too many digits", "write it as text")) from None
+            raise RowFault(Complaint(None, "a number has too many digits", "write it as text")) from None
 
     def refuse_odd_numbers(self, value: Any) -> None:
         """Raise RowFault if `value` holds a number of the text that JSON cannot hold."""
@@ -346,7 +346,7 @@ class _Json:
             path, number = found
             text = next(text for text in self._odd_numbers if str(float(text)) == str(number))
             reason = f"is {text[:40]}, which is not a number JSON can carry"
-            raise RowFault(Finding(path, reason, "write null or a finite number"))
+            raise RowFault(Complaint(path, reason, "write null or a finite number"))
 
 
 def _not_finite(value: Any) -> tuple[str | None, float] | None:
@@ -363,8 +363,8 @@ def _not_finite(value: Any) -> tuple[str | None, float] | None:
     return None
 
 
-def _syntax(text: str, error: json.JSONDecodeError) -> Finding:
+def _syntax(text: str, error: json.JSONDecodeError) -> Complaint:
     where, excerpt = f"char {error.pos + 1}", _excerpt(text)
     if error.pos >= len(text.rstrip()) or error.msg.startswith("Unterminated"):
-        return Finding(where, "the line ends in the middle of its JSON", _ONE_LINE, excerpt=excerpt)
-    return Finding(where, f"not JSON: {error.msg}", _ONE_LINE, excerpt=excerpt)
+        return Complaint(where, "the line ends in the middle of its JSON", _ONE_LINE, excerpt=excerpt)
+    return Complaint(where, f"not JSON: {error.msg}", _ONE_LINE, excerpt=excerpt)

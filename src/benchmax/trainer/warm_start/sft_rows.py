@@ -16,7 +16,7 @@ from benchmax.envs.base_env import BaseEnv, overrides, with_system_prompt
 from benchmax.envs.composed.parts import part_of
 from benchmax.envs.datasets.load import DatasetReport, load_examples
 from benchmax.envs.datasets.readers import Source, read_rows, source_name
-from benchmax.envs.datasets.rows import Finding, Row, RowFault, check_messages, check_shape, json_type
+from benchmax.envs.datasets.rows import Complaint, Row, RowFault, check_messages, check_shape, json_type
 from benchmax.envs.types import Messages, ToolDefinition
 from benchmax.errors import DatasetError, ModelRejected
 from benchmax.inference.tokens.chat import ChatTokens
@@ -67,10 +67,10 @@ class PromptContext:
         try:
             (example,) = load_examples([row], type(self.env) if self.env else None, lenient=True)
         except DatasetError as error:
-            found = [Finding(each.column, each.reason, each.fix) for each in error.issues if each.severity == "error"]
+            found = [Complaint(each.column, each.reason, each.fix) for each in error.issues if each.severity == "error"]
             if self.env and overrides(self.env, "dataset_preprocess"):
                 advice = "give the columns it reads beside the completion, or the whole chat as `messages`"
-                found = [finding._replace(fix=advice) for finding in found]
+                found = [complaint._replace(fix=advice) for complaint in found]
             raise RowFault(*found) from error
         prompt = with_system_prompt(example["prompt_messages"], self.system_prompt)
         return prompt, self.part_tools.get(part_of(example), self.tools)
@@ -95,8 +95,8 @@ def sft_sequences(
             sequences.append(_sequence(chat, given, given.tools or context.tools))
         except RowFault as fault:
             report.bad_rows += 1
-            for finding in fault.findings:
-                report.add(row.issue(finding))
+            for complaint in fault.complaints:
+                report.add(row.issue(complaint))
             continue
         report.kept += 1
         chats_without_system += given.is_chat and all(turn["role"] != "system" for turn in given.prompt)
@@ -124,7 +124,7 @@ def _read(row: Row, context: PromptContext) -> SftRow:
 
 
 def _chat(column: str, messages: Any) -> SftRow:
-    errors = [finding for finding in check_messages(column, messages) if finding.severity == "error"]
+    errors = [complaint for complaint in check_messages(column, messages) if complaint.severity == "error"]
     if errors:
         raise RowFault(*errors)
     chat = cast(Messages, messages)
@@ -133,7 +133,7 @@ def _chat(column: str, messages: Any) -> SftRow:
     silent = [turn for turn in answers if turn.get("content") is None and not turn.get("tool_calls")]
     if not asked or chat[-1]["role"] != "assistant" or silent or (asked < len(chat) and chat[asked]["role"] == "tool"):
         shape = 'write [{"role": "user", "content": "…"}, {"role": "assistant", "content": "…"}]'
-        raise RowFault(Finding(column, "does not end with an assistant turn that answers", shape))
+        raise RowFault(Complaint(column, "does not end with an assistant turn that answers", shape))
     return SftRow(chat[:asked], chat[asked:], is_chat=True)
 
 
@@ -144,7 +144,7 @@ def _tools(given: Any) -> tuple[ToolDefinition, ...]:
         spec = each.get("function", each) if isinstance(each, Mapping) else {}
         if not isinstance(spec, Mapping) or not isinstance(spec.get("name"), str):
             shape = 'write [{"type": "function", "function": {"name": "…", "parameters": {…}}}]'
-            raise RowFault(Finding("tools", "has an entry without a function's name", shape))
+            raise RowFault(Complaint("tools", "has an entry without a function's name", shape))
         found.append(ToolDefinition(spec["name"], str(spec.get("description") or ""), spec.get("parameters")))
     return tuple(found)
 
@@ -155,10 +155,10 @@ def _answer(row: Mapping[str, Any]) -> str:
         if answer is None:
             continue
         if isinstance(answer, bool) or not isinstance(answer, str | int | float):
-            raise RowFault(Finding(column, f"is {json_type(answer)}, not text", "write the answer as text"))
+            raise RowFault(Complaint(column, f"is {json_type(answer)}, not text", "write the answer as text"))
         return str(answer)
     reason = "the row has neither `messages` nor a `completion` to learn"
-    raise RowFault(Finding(None, reason, 'write {"prompt": "…", "completion": "…"}'))
+    raise RowFault(Complaint(None, reason, 'write {"prompt": "…", "completion": "…"}'))
 
 
 def _sequence(chat: ChatTokens, given: SftRow, tools: Sequence[ToolDefinition]) -> TokenSequence:
@@ -172,8 +172,8 @@ def _sequence(chat: ChatTokens, given: SftRow, tools: Sequence[ToolDefinition]) 
             else:
                 new.append(turn)
     except ModelRejected as error:
-        raise RowFault(Finding(None, str(error), "change its messages")) from error
+        raise RowFault(Complaint(None, str(error), "change its messages")) from error
     if len(dialogue.ids) > chat.context:
         reason = f"has {len(dialogue.ids):,} tokens with its answer; the model takes {chat.context:,}"
-        raise RowFault(Finding(None, reason, "shorten it, or train a model with a longer context"))
+        raise RowFault(Complaint(None, reason, "shorten it, or train a model with a longer context"))
     return demonstration_sequence(dialogue.segments)

@@ -12,7 +12,7 @@ from pathlib import Path, PurePosixPath
 from typing import Any, NamedTuple
 
 from benchmax.envs.datasets.readers import file_format
-from benchmax.envs.datasets.rows import Finding, check_messages
+from benchmax.envs.datasets.rows import Complaint, check_messages
 from benchmax.envs.datasets.text_readers import JSON_FILE_BYTES
 from benchmax.errors import DatasetError, UsageError
 from benchmax.files.temp_dirs import make_owned_dir, remove_tree
@@ -88,15 +88,15 @@ class StoredRows(NamedTuple):
             remove_tree(folder)
 
 
-def _nothing_to_learn(row: dict[str, Any]) -> Finding | None:
+def _nothing_to_learn(row: dict[str, Any]) -> Complaint | None:
     """Why a supervised run could not learn from a row, if it could not."""
     for column in ("messages", "prompt_messages"):
         if chat := row.get(column):
             errors = [each for each in check_messages(column, chat) if each.severity == "error"]
             if not errors and chat[-1].get("role") != "assistant":
-                return Finding(column, "does not end with an assistant turn", "add the answer to be learned")
+                return Complaint(column, "does not end with an assistant turn", "add the answer to be learned")
             return errors[0] if errors else None
     if row.get("prompt") and any(row.get(name) is not None for name in ("completion", "ground_truth")):
         return None
     reason = "has neither `messages` that end with the assistant, nor `prompt` with `completion`"
-    return Finding(None, reason, "correct it")
+    return Complaint(None, reason, "correct it")
