@@ -18,7 +18,7 @@ from benchmax.platform.sdk.rollout_client import RolloutClient
 from benchmax.platform.store.accounts import users
 from benchmax.platform.store.queue import live_sessions
 from benchmax.platform.store.runs import runs
-from benchmax.sandbox.inside import process_tags
+from benchmax.sandbox.inside import call_tags
 from benchmax.trainer.tiny_model import make_tiny
 from runner_world import active, drive, ended, get, is_running, open_world, wait_until
 from session_world import bundled, fake_model, store_run, supervised
@@ -206,13 +206,13 @@ def test_when_a_session_ends(tmp_path, naptime):
 SENDS_AWAY = """
 import signal, subprocess, sys, time
 from pathlib import Path
-from benchmax.sandbox.inside import kernel, process_tags
+from benchmax.sandbox.inside import kernel, call_tags
 from benchmax.platform.runner.processes import parent_watch
 parent_watch.wait_for_message(int(sys.argv[3]))
 parent_watch.ADOPT_SECONDS = 0.1
 parent_watch.watch_parent(int(sys.argv[3]), Path(sys.argv[1]), sys.argv[5])
 signal.signal(signal.SIGTERM, signal.SIG_IGN)
-process_tags.mark(4711)
+call_tags.tag(4711)
 subprocess.run(["env", "-i", "setsid", "--fork", "sleep", NAPTIME], check=True)
 time.sleep(600)
 """
@@ -232,7 +232,7 @@ def sent_away(tmp_path, naptime):
 def test_tags_of_a_run_and_of_an_mcp_agent_do_not_disturb_one_another(sent_away):
     process, stray = sent_away
     assert_unknown(stray)
-    assert process_tags.mark_of(stray) == 4711
+    assert call_tags.tag_of(stray) == 4711
     # `setsid` itself, which sent it away, may end a moment later.
     wait_until(lambda: {each.pid for each in process.remains()} == {process.pid, stray})
 
@@ -279,7 +279,7 @@ def test_a_limit_in_force_that_may_not_be_raised_leaves_the_variable(tmp_path):
     code = f"""
 import resource, sys, time
 from pathlib import Path
-from benchmax.sandbox.inside import kernel, process_tags
+from benchmax.sandbox.inside import kernel, call_tags
 from benchmax.platform.runner.processes.run_process import RunProcess
 kernel.drop_capabilities()  # root may raise it
 resource.setrlimit(resource.RLIMIT_RSS, (1 << 40, 1 << 40))

@@ -24,7 +24,6 @@ from benchmax.sandbox.call import Call
 from benchmax.sandbox.inside import kernel
 
 LAUNCHER = Path(__file__).with_name("inside") / "launcher.py"
-PACKET_BYTES = 200_000
 _BUFFER_BYTES = 1 << 20
 _END_SECONDS = 5.0
 VARIABLES = {
@@ -149,7 +148,7 @@ class Connection:
         self._sock.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, _BUFFER_BYTES)
         with theirs:
             self._popen = _start_launcher(theirs.fileno())
-        asyncio.get_running_loop().add_reader(self._sock, self._heard)
+        asyncio.get_running_loop().add_reader(self._sock, self._receive)
         with os.fdopen(kernel.memory_file(json.dumps(self._setup).encode())) as setup:
             socket.send_fds(self._sock, [b"."], [setup.fileno()])
         try:
@@ -176,7 +175,7 @@ class Connection:
         if self.dead:
             raise SandboxError("The sandbox's server is gone. Try again.")
         packet = json.dumps(message).encode()
-        if len(packet) > PACKET_BYTES:
+        if len(packet) > kernel.PACKET_BYTES:
             raise UsageError(f"A call's settings have {len(packet):,} bytes. Shorten them.")
         try:
             socket.send_fds(self._sock, [packet], list(fds))
@@ -184,10 +183,10 @@ class Connection:
             self._lost()
             raise SandboxError(f"The sandbox's server cannot be reached: {error}. Try again.") from None
 
-    def _heard(self) -> None:
+    def _receive(self) -> None:
         while not self.dead:
             try:
-                data, fds, _, _ = socket.recv_fds(self._sock, PACKET_BYTES, 1)
+                data, fds, _, _ = socket.recv_fds(self._sock, kernel.PACKET_BYTES, 1)
             except BlockingIOError:
                 return
             except OSError:
@@ -195,9 +194,9 @@ class Connection:
             if not data:
                 self._lost()
                 return
-            self._obey(json.loads(data), fds)
+            self._handle(json.loads(data), fds)
 
-    def _obey(self, message: dict[str, Any], fds: list[int]) -> None:
+    def _handle(self, message: dict[str, Any], fds: list[int]) -> None:
         if "ready" in message:
             self.guards = frozenset(message.get("guards", ()))
             self.lacks = dict(message.get("lacks", {}))

@@ -147,19 +147,19 @@ class Runner:
 
     async def _calls(self, source: str, name: str, calls: Sequence[Sequence[Any]]) -> list[Outcome]:
         async with self._process("solution") as solution:
-            begun = await _heard(solution, {"code": source, "name": name})
+            begun = await _outcome(solution, {"code": source, "name": name})
             if begun.failed:
                 return [begun] * len(calls)
             found: list[Outcome] = []
             for args in calls:
-                found.append(await _heard(solution, {"args": [plain.encode(each) for each in args], "kwargs": {}}))
+                found.append(await _outcome(solution, {"args": [plain.encode(each) for each in args], "kwargs": {}}))
                 if solution.ended:
                     break
             return found + found[-1:] * (len(calls) - len(found))
 
     async def _asserts(self, source: str, name: str, setup: str, tests: str) -> Tally:
         async with self._process("solution") as solution:
-            begun = await _heard(solution, {"code": source, "name": name})
+            begun = await _outcome(solution, {"code": source, "name": name})
             if begun.failed:
                 return Tally(0, 1, begun.failed, "")
             async with self._process("asserts", placed=True) as asking:
@@ -247,7 +247,7 @@ def _limits(output_bytes: int = limits.SANDBOX_OUTPUT_BYTES) -> Limits:
     )
 
 
-async def _heard(solution: _Line, message: dict[str, Any]) -> Outcome:
+async def _outcome(solution: _Line, message: dict[str, Any]) -> Outcome:
     said = await solution.ask(message)
     if said is None:
         return Outcome(failed=await solution.end())

@@ -10,7 +10,7 @@
     landlock, seccomp, kernel   system calls
     cgroup          as root: memory and processes of all calls, bounded by the kernel
     resource_usage  measures memory, CPU time, processes and disk of a call
-    process_tags    which call a process belongs to, where there are no pid namespaces
+    call_tags       which call a process belongs to, where there are no pid namespaces
     script          running Python source in a forked interpreter
     guards          the names of all guards, and which of them this machine can keep
 

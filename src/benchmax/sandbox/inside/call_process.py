@@ -1,6 +1,6 @@
-"""From fork to the first line of a call's own code: it joins its room, sets up each guard, and writes its files.
+"""From fork to the first line of a call's own code: it joins its namespaces, sets up each guard, and writes its files.
 
-    join the room's namespaces, or be marked where there are none → close what was open → a user namespace of its own →
+    join the call's namespaces, or be tagged where there are none → close what was open → a user namespace of its own →
     no new privileges → Landlock → seccomp → no capabilities → wait for what to run → write its files → limits → run
 
 Everything before the wait is the same for calls of one shape, and may happen before a call comes. What to run arrives
@@ -19,7 +19,7 @@ import signal
 import socket
 from typing import Any, BinaryIO
 
-from . import kernel, landlock, process_tags, script, seccomp
+from . import call_tags, kernel, landlock, script, seccomp
 from .file_tree import DEVICES, USER, WORKSPACE
 from .namespaces import flags_of
 
@@ -36,21 +36,21 @@ _SMALL = {
     getattr(resource, "RLIMIT_SIGPENDING", resource.RLIMIT_CORE): 1024,
 }
 """Limits that are the same for every call."""
-ROOM, LINE = 0, 1
-"""Positions among the descriptors of an order: the room (as a pidfd), and a socket to the server."""
+NAMESPACES, LINE = 0, 1
+"""Positions among the descriptors of an order: pid 1 of the namespaces (as a pidfd), and a socket to the server."""
 _OWN_LINE = 3
 MOST_FDS = 16
 TERMINALS = ("/dev/ptmx", "/dev/pts", "/dev/tty")
 
 
 def start(order: dict[str, Any], fds: list[int], pidns: int) -> tuple[int, dict[str, Any] | None]:
-    """Fork a process into its room and let it run; returns its pid. `order` is the server's description of the call.
+    """Fork a process into its namespaces and let it run; returns its pid. `order` is the server's account of the call.
 
     In a process that is to run what its parent has loaded, this returns too: 0, and what to run.
     """
-    inside = order["room"] and "pid" in order["guards"]
+    inside = order["namespaces"] and "pid" in order["guards"]
     if inside:
-        kernel.setns(fds[ROOM], kernel.NEWPID)
+        kernel.setns(fds[NAMESPACES], kernel.NEWPID)
     pid, parent = -1, os.getpid()
     try:
         pid = os.fork()
@@ -69,16 +69,16 @@ def _begin(order: dict[str, Any], fds: list[int], parent: int) -> dict[str, Any]
         guards = frozenset(order["guards"])
         kernel.set_visible(True)
         self_proc = os.open("/proc/self", os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
-        if order["room"]:
-            kernel.setns(fds[ROOM], flags_of(order["shape"], guards))
+        if order["namespaces"]:
+            kernel.setns(fds[NAMESPACES], flags_of(order["shape"], guards))
         else:
-            process_tags.mark(order["mark"])
+            call_tags.tag(order["tag"])
         workspace, alone = order["shape"]["workspace"] or WORKSPACE, "descriptors" in guards
         ruleset = [order["ports_ruleset"]] if order["ports_ruleset"] >= 0 else []
         _arrange([line.detach(), self_proc, *ruleset], _OWN_LINE, alone)
         line = socket.socket(fileno=_OWN_LINE)
         _confine(order, guards, workspace, line)
-        if not order["room"]:
+        if not order["namespaces"]:
             kernel.end_with_parent()
             if os.getppid() != parent:
                 os._exit(_NOT_RUN)

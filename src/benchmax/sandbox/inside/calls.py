@@ -10,7 +10,7 @@ from typing import Any
 from . import landlock
 from .call_process import TERMINALS
 from .file_tree import readable
-from .namespaces import Room
+from .namespaces import Namespaces
 from .resource_usage import Usage
 
 TREE_WRITE = ("/tmp", "/dev/shm")
@@ -32,7 +32,7 @@ class Running:
         self.order, self.fds = order, fds
         self.number = int(order.get("call", 0))
         """The number the client gave the call; 0 while the process waits for one."""
-        self.room: Room | None = None
+        self.namespaces: Namespaces | None = None
         self.pid, self.pidfd = 0, -1
         """Its first process, and a descriptor of it for the client, if it asked for one."""
         self.line: socket.socket | None = None
@@ -51,7 +51,7 @@ class Running:
         return self.failed is None and self.by is None and self.kind == other.kind
 
     def note_failure(self, reason: str | None) -> None:
-        """Record why it could not begin, unless it was already being ended, which removes its room."""
+        """Record why it could not begin, unless it was already being ended, which removes its namespaces."""
         if reason is not None and self.by is None:
             self.failed = reason
 

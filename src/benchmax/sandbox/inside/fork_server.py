@@ -1,4 +1,4 @@
-"""The fork server: takes calls over a socket, runs each in a room of its own, and ends it at its limits.
+"""The fork server: takes calls over a socket, runs each in namespaces of its own, and ends it at its limits.
 
     client → server   {"call": 7, "fork": "code", "shape": {…}, "limits": {…}, "network": "none", "port": null}
                       + what to run, and the code's descriptors 0, 1, 2, …
@@ -29,11 +29,11 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-from . import call_process, kernel, process_tags, seccomp, zygote
+from . import call_process, call_tags, kernel, seccomp, zygote
 from .calls import Running, common
 from .file_tree import readable
-from .namespaces import Room
-from .resource_usage import Usage, children, descends, marked
+from .namespaces import Namespaces
+from .resource_usage import Usage, children, descends, tagged
 from .zygote import Zygote
 
 LOOK_SHARE = 0.05
@@ -46,7 +46,7 @@ MOST_GENERATIONS = 20
 class Server:
     def __init__(self, sock: socket.socket, setup: dict[str, Any], guards: frozenset[str], lacks: Any) -> None:
         self._sock, self._setup, self._guards, self._lacks = sock, setup, guards, lacks
-        self._roomy = bool(guards & {"pid", "mount", "ipc", "net"})
+        self._separates = bool(guards & {"pid", "mount", "ipc", "net"})
         self._common = common(setup, guards)
         setup["shown"] = [path for path in readable(setup["read"]) if path.startswith("/tmp/")]
         self._pidns = os.open("/proc/self/ns/pid", os.O_RDONLY | os.O_CLOEXEC)
@@ -68,8 +68,8 @@ class Server:
         resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))  # also bounds descriptors on their way to a zygote
         seccomp.prepare()
         zygote.settle()
-        self._listen(self._sock.fileno(), self._hear)
-        if not self._roomy:
+        self._listen(self._sock.fileno(), self._receive)
+        if not self._separates:
             kernel.adopt_orphans()
         forker = self._setup["forker"]
         if forker is not None or not self._setup["modules"]:
@@ -103,14 +103,14 @@ class Server:
         first = min(due, default=math.inf)
         return None if first == math.inf else max(0.0, first - time.monotonic()) * 1000 + 1
 
-    def _say(self, message: dict[str, Any], fds: list[int] | None = None) -> None:
+    def _send(self, message: dict[str, Any], fds: list[int] | None = None) -> None:
         try:
             socket.send_fds(self._sock, [json.dumps(message).encode()], fds or [])
         except OSError:  # the client is gone, as the next read will show
             pass
 
-    def _hear(self) -> None:
-        data, fds = kernel.receive(self._sock, zygote.PACKET_BYTES, call_process.MOST_FDS)
+    def _receive(self) -> None:
+        data, fds = kernel.receive(self._sock, kernel.PACKET_BYTES, call_process.MOST_FDS)
         if not data:
             self._over = True
             return
@@ -128,12 +128,12 @@ class Server:
     # The zygote
 
     def _start_zygote(self, plan: dict[str, Any] | None) -> None:
-        self._zygote = Zygote(self._common, self._setup, plan, alone=not self._roomy)
-        self._listen(self._zygote.socket.fileno(), self._hear_zygote)
+        self._zygote = Zygote(self._common, self._setup, plan, alone=not self._separates)
+        self._listen(self._zygote.socket.fileno(), self._receive_from_zygote)
 
-    def _hear_zygote(self) -> None:
+    def _receive_from_zygote(self) -> None:
         assert self._zygote is not None
-        message, fds = self._zygote.hear()
+        message, fds = self._zygote.receive()
         if message is None:
             self._lose_zygote()
         elif "ready" in message:
@@ -143,7 +143,7 @@ class Server:
                 os.close(fd)
         elif "forked" in message:
             call.pid, call.pidfd = message["pid"], fds[0]
-            self._say_started(call)
+            self._send_started(call)
             if call.by is not None:
                 self._end(call, None)  # it was ended before it had started
         else:
@@ -163,7 +163,7 @@ class Server:
             self._close_zygote(self._zygote)
             self._start_zygote(again)
             return
-        self._say({"forker": news.pop("reason"), "news": news})
+        self._send({"forker": news.pop("reason"), "news": news})
 
     def _lose_zygote(self) -> None:
         """Its calls end with it, so the server ends; unless it had not begun to fork, as then calls run without it."""
@@ -172,7 +172,7 @@ class Server:
             self._over = True
             return
         self._close_zygote(self._zygote)
-        self._say({"forker": "its packages end the interpreter when imported", "news": {}})
+        self._send({"forker": "its packages end the interpreter when imported", "news": {}})
 
     def _close_zygote(self, zygote: Zygote) -> None:
         self._ignore(zygote.socket.fileno())
@@ -182,7 +182,7 @@ class Server:
     def _ready(self, message: dict[str, Any]) -> None:
         self._data_bytes = message["data"]
         held = {"guards": sorted(self._guards), "lacks": self._lacks, "user": self._setup["user"]}
-        self._say({"ready": message["ready"], **held})
+        self._send({"ready": message["ready"], **held})
 
     # A call's beginning
 
@@ -198,7 +198,7 @@ class Server:
         try:
             if call.line is not None:
                 self._hand_over(call)
-            elif call.room is None:
+            elif call.namespaces is None:
                 self._make_ready(call)
         except OSError as error:
             self._fail(call, error)
@@ -208,16 +208,16 @@ class Server:
         self._finish(call)
 
     def _make_ready(self, call: Running) -> None:
-        if not self._roomy:
+        if not self._separates:
             self._put_in(call)
             return
-        room = call.room = self._new_room(call.order["shape"])
-        self._listen(room.pidfd, lambda: self._gone(call))
-        self._listen(room.socket.fileno(), lambda: self._room_ready(call, room))
+        made = call.namespaces = self._new_namespaces(call.order["shape"])
+        self._listen(made.pidfd, lambda: self._gone(call))
+        self._listen(made.socket.fileno(), lambda: self._namespaces_ready(call, made))
 
     def _make_spare(self, order: dict[str, Any]) -> None:
         spare = Running(next(self._tickets), {**order, "call": 0}, [])
-        if self._spare is not None or not self._roomy or not spare.may_wait:
+        if self._spare is not None or not self._separates or not spare.may_wait:
             return
         self._calls[spare.ticket] = self._spare = spare
         try:
@@ -225,30 +225,30 @@ class Server:
         except OSError as error:
             self._fail(spare, error)
 
-    def _new_room(self, shape: dict[str, Any]) -> Room:
-        return Room(shape, self._guards, self._setup, self._pidns)
+    def _new_namespaces(self, shape: dict[str, Any]) -> Namespaces:
+        return Namespaces(shape, self._guards, self._setup, self._pidns)
 
-    def _room_ready(self, call: Running, room: Room) -> None:
-        self._ignore(room.socket.fileno())
+    def _namespaces_ready(self, call: Running, made: Namespaces) -> None:
+        self._ignore(made.socket.fileno())
         try:
-            ready = room.hear()
+            ready = made.receive()
             if call.by is not None:
-                return  # it was ended before the room was ready
+                return  # it was ended before they were ready
             if not ready:
-                raise OSError(room.reason)
+                raise OSError(made.reason)
             self._put_in(call)
         except OSError as error:
             self._fail(call, error)
 
     def _put_in(self, call: Running) -> None:
-        """Fork a process into the room, where it gets ready by itself."""
+        """Fork a process into the namespaces, where it gets ready by itself."""
         call.line, far = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-        order = {**call.order, "call": call.ticket, "room": call.room is not None}
-        if call.room is None:
-            order.update(mark=self._mark(call), reports_pid=True)
+        order = {**call.order, "call": call.ticket, "namespaces": call.namespaces is not None}
+        if call.namespaces is None:
+            order.update(tag=self._tag(call), reports_pid=True)
         with far:
-            self._fork(call, order, [call.room.pidfd if call.room else far.fileno(), far.fileno()])
-        self._listen(call.line.fileno(), lambda: self._hear_body(call))
+            self._fork(call, order, [call.namespaces.pidfd if call.namespaces else far.fileno(), far.fileno()])
+        self._listen(call.line.fileno(), lambda: self._receive_from_process(call))
         if call.number:
             self._hand_over(call)
 
@@ -273,34 +273,34 @@ class Server:
         call.pidfd = os.dup(pidfd) if order["reports_pid"] else -1
         self._listen(pidfd, lambda: self._reap(call, pidfd))
 
-    def _mark(self, call: Running) -> int:
-        return process_tags.made(os.getpid(), call.ticket)
+    def _tag(self, call: Running) -> int:
+        return call_tags.unique(os.getpid(), call.ticket)
 
     def _time(self, call: Running) -> None:
         call.deadline = time.monotonic() + call.order["limits"]["wall"]
         self._watch(call)
         if not call.order["reports_pid"] or call.pid:
-            self._say_started(call)
+            self._send_started(call)
 
     def _watch(self, call: Running) -> None:
-        limits, shape, room = call.order["limits"], call.order["shape"], call.room
-        if room is not None and "proc" not in self._guards:
+        limits, shape, own = call.order["limits"], call.order["shape"], call.namespaces
+        if own is not None and "proc" not in self._guards:
             return
         folder = -1
         if limits["folder"] < math.inf:
-            folder = os.dup(room.workspace) if room else os.open(shape["workspace"], os.O_RDONLY | os.O_CLOEXEC)
-        own_network = room is not None and "net" in self._guards and shape["network"] == "none"
-        call.usage = Usage(room.proc if room else self._proc, folder, limits, own_network)
+            folder = os.dup(own.workspace) if own else os.open(shape["workspace"], os.O_RDONLY | os.O_CLOEXEC)
+        own_network = own is not None and "net" in self._guards and shape["network"] == "none"
+        call.usage = Usage(own.proc if own else self._proc, folder, limits, own_network)
 
-    def _say_started(self, call: Running) -> None:
-        self._say({"started": call.number}, [call.pidfd] if call.pidfd >= 0 else [])
+    def _send_started(self, call: Running) -> None:
+        self._send({"started": call.number}, [call.pidfd] if call.pidfd >= 0 else [])
         if call.pidfd >= 0:
             os.close(call.pidfd)
             call.pidfd = -1
 
     # While it runs
 
-    def _hear_body(self, call: Running) -> None:
+    def _receive_from_process(self, call: Running) -> None:
         assert call.line is not None
         data, fds = kernel.receive(call.line, 4096, 1)
         if fds:
@@ -341,15 +341,15 @@ class Server:
             self._rest_until = now + took + took / LOOK_SHARE
 
     def _measure(self, calls: list[Running], now: float) -> None:
-        found = None if self._roomy else marked(self._proc)
+        found = None if self._separates else tagged(self._proc)
         for call in calls:
             assert call.usage is not None
-            call.usage.look(now, None if found is None else found.get(self._mark(call), []))
+            call.usage.look(now, None if found is None else found.get(self._tag(call), []))
             if (by := call.usage.over()) is not None:
                 self._end(call, by)
-        for pid in (found or {}).get(process_tags.CHANGED, ()):
+        for pid in (found or {}).get(call_tags.CHANGED, ()):
             if descends(self._proc, int(pid), os.getpid()):
-                kernel.kill_group(int(pid))  # it removed its mark, so that it counts for no call
+                kernel.kill_group(int(pid))  # it removed its tag, so that it counts for no call
 
     # Its end
 
@@ -360,32 +360,32 @@ class Server:
         self._finish(call)
 
     def _finish(self, call: Running) -> None:
-        """End what is left of a call whose first process has ended; with a room, its end says when all is gone."""
+        """End what is left of a call whose first process has ended; the end of its namespaces says when all is gone."""
         self._end(call, None)
-        if call.room is None:
+        if call.namespaces is None:
             self._gone(call)
 
     def _end(self, call: Running, by: str | None) -> None:
         """Kill all of it. `by` is ignored when it was already being ended."""
         call.deadline = None
         call.by = call.by or by
-        if call.room is not None:
-            empty = call.status is not None and call.room.is_empty()
-            call.room.kill()
+        if call.namespaces is not None:
+            empty = call.status is not None and call.namespaces.is_empty()
+            call.namespaces.kill()
             if empty:  # except for its pid 1, which runs nothing of the call
                 self._ended(call)
-        if call.pid and (call.room is None or "pid" not in self._guards):
+        if call.pid and (call.namespaces is None or "pid" not in self._guards):
             kernel.kill_group(call.pid)
 
     def _gone(self, call: Running) -> None:
         """Nothing of it is left."""
         self._ended(call)
-        if call.room is None:
+        if call.namespaces is None:
             self._kill_left()
             return
-        self._ignore(call.room.pidfd)
-        self._ignore(call.room.socket.fileno())
-        call.room.close()
+        self._ignore(call.namespaces.pidfd)
+        self._ignore(call.namespaces.socket.fileno())
+        call.namespaces.close()
 
     def _ended(self, call: Running) -> None:
         """Report its end, once."""
@@ -398,48 +398,48 @@ class Server:
         for fd in [*call.fds, *([call.pidfd] if call.pidfd >= 0 else [])]:
             os.close(fd)
         if call.line is not None and call.line.fileno() >= 0:
-            self._hear_last(call)
-        workspace = call.room.workspace if call.room is not None else -1
+            self._receive_last(call)
+        workspace = call.namespaces.workspace if call.namespaces is not None else -1
         if not call.number:
             pass  # no call came
         elif call.failed is not None:
-            self._say({"failed": call.number, "reason": call.failed})
+            self._send({"failed": call.number, "reason": call.failed})
         else:
-            self._say(call.report(), [workspace] if workspace >= 0 and not call.order["reports_pid"] else [])
+            self._send(call.report(), [workspace] if workspace >= 0 and not call.order["reports_pid"] else [])
         if workspace >= 0:
             os.close(workspace)
 
-    def _hear_last(self, call: Running) -> None:
+    def _receive_last(self, call: Running) -> None:
         assert call.line is not None
         if select.select([call.line], [], [], 0)[0]:
-            self._hear_body(call)
+            self._receive_from_process(call)
             self._close_listener(call)
         if call.line.fileno() >= 0:
             self._ignore(call.line.fileno())
             call.line.close()
 
     def _kill_left(self) -> None:
-        """Without pid namespaces: kill what ended calls detached; it is a child of this process, with their mark."""
+        """Without pid namespaces: kill what ended calls detached; it is a child of this process, with their tag."""
         known = {call.pid for call in self._calls.values()} | ({self._zygote.pid} if self._zygote else set())
-        alive = {None, *map(self._mark, self._calls.values())}
+        alive = {None, *map(self._tag, self._calls.values())}
         for _ in range(MOST_GENERATIONS):  # what they leave behind becomes a child in turn
             left = [pid for pid in children(self._proc, os.getpid()) if pid not in known]
-            left = [pid for pid in left if process_tags.mark_of(pid) not in alive]
+            left = [pid for pid in left if call_tags.tag_of(pid) not in alive]
             for pid in left:
                 kernel.kill_group(pid)
                 os.waitpid(pid, 0)
             if not left:
                 return
 
-    def check_rooms(self) -> None:
-        """Raise OSError when no room can be made for a call."""
-        if not self._roomy:
+    def check_namespaces(self) -> None:
+        """Raise OSError when no namespaces can be made for a call."""
+        if not self._separates:
             return
         folder = None if "mount" in self._guards else "/"
-        room = self._new_room({"network": self._setup["network"], "disk": 65_536, "workspace": folder})
-        ready = room.hear()
-        room.kill()
-        room.close()
+        made = self._new_namespaces({"network": self._setup["network"], "disk": 65_536, "workspace": folder})
+        ready = made.receive()
+        made.kill()
+        made.close()
         if not ready:
-            raise OSError(room.reason)
-        os.close(room.workspace)
+            raise OSError(made.reason)
+        os.close(made.workspace)

@@ -40,6 +40,8 @@ _PIVOT_ROOT = {"x86_64": 155, "aarch64": 41}.get(MACHINE, -1)
 SECCOMP = {"x86_64": 317, "aarch64": 277}.get(MACHINE, -1)
 
 _LARGE, _COLLAPSE = 1 << 21, 25
+PACKET_BYTES = 200_000
+"""The longest message between client, fork server and zygote."""
 
 
 @cache

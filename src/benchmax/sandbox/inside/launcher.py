@@ -218,7 +218,7 @@ def _serve(sock: socket.socket, far: socket.socket, setup: Any, guards: frozense
             kernel.mount("proc", "/proc", "proc", kernel.MS_NOSUID | kernel.MS_NODEV | kernel.MS_NOEXEC)
         kernel.set_visible(False)
         server = inside.fork_server.Server(sock, setup, guards, lacks)
-        server.check_rooms()
+        server.check_namespaces()
     except BaseException as error:
         _tell(far, reason=f"{type(error).__name__}: {error}")
         os._exit(0)

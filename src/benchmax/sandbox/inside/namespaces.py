@@ -23,15 +23,15 @@ JOINED = {
     "ipc": kernel.NEWIPC | kernel.NEWUTS | kernel.NEWCGROUP,
     "net": kernel.NEWNET,
 }  # fmt: skip
-"""Namespaces that code joins when it is put into a room, by guard."""
+"""Namespaces that code joins when it is put into those of a call, by guard."""
 _INODE_BYTES = 4096
 _MOST_INODES = 65_536
 _FLAGS = kernel.MS_NOSUID | kernel.MS_NODEV
 _SMALL_DISK = "size=64k,nr_inodes=64,mode=755"
 
 
-class Room:
-    """The server's side of a room; after `hear` it is ready, or has failed."""
+class Namespaces:
+    """The server's side of one call's; after `receive` they are ready, or have failed."""
 
     def __init__(self, shape: dict[str, Any], guards: frozenset[str], setup: dict[str, Any], pidns: int) -> None:
         self.shape = shape
@@ -51,8 +51,8 @@ class Room:
         far.close()
         self.pidfd = os.pidfd_open(self.pid)
 
-    def hear(self) -> bool:
-        """Read its one message; returns whether it is ready."""
+    def receive(self) -> bool:
+        """Read their one message; returns whether they are ready."""
         data, fds = kernel.receive(self.socket, 4096, 2)
         if data == b"ready":
             self.proc, self.workspace = fds
@@ -85,7 +85,7 @@ class Room:
 
 
 def flags_of(shape: dict[str, Any], guards: frozenset[str]) -> int:
-    """The namespaces of a room, except its pid namespace."""
+    """The namespaces of a call, except its pid namespace."""
     found = sum(flag for name, flag in JOINED.items() if name in guards)
     return found if shape["network"] == "none" else found & ~kernel.NEWNET
 

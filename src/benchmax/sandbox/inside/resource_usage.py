@@ -18,7 +18,7 @@ import re
 import time
 from collections.abc import Generator, Iterator
 
-from . import process_tags
+from . import call_tags
 
 SOCKET_BYTES = 212_992
 """The default limit of one socket's buffer."""
@@ -158,12 +158,12 @@ def _parent(proc: int, pid: int) -> int:
         return 0
 
 
-def marked(proc: int) -> dict[int, list[str]]:
-    """The processes of each mark, where there are no namespaces."""
+def tagged(proc: int) -> dict[int, list[str]]:
+    """The processes of each tag, where there are no namespaces."""
     found: dict[int, list[str]] = {}
     for name in filter(str.isdigit, os.listdir(proc)):
-        if (mark := process_tags.mark_of(int(name))) is not None:
-            found.setdefault(mark, []).append(name)
+        if (tag := call_tags.tag_of(int(name))) is not None:
+            found.setdefault(tag, []).append(name)
     return found
 
 

@@ -28,7 +28,6 @@ from typing import Any
 
 from . import call_process, kernel
 
-PACKET_BYTES = 200_000
 _LINE_FD, _PLAN_FD, _RULESET_FD, _SPARE = 3, 4, 5, 64
 _LAUNCHER = os.path.join(os.path.dirname(os.path.abspath(__file__)), "launcher.py")
 
@@ -58,9 +57,9 @@ class Zygote:
     def fork(self, order: dict[str, Any], fds: list[int]) -> None:
         socket.send_fds(self.socket, [json.dumps(order).encode()], fds)
 
-    def hear(self) -> tuple[dict[str, Any] | None, list[int]]:
+    def receive(self) -> tuple[dict[str, Any] | None, list[int]]:
         """Its next message, or None when it is gone, and descriptors."""
-        data, fds = kernel.receive(self.socket, PACKET_BYTES, 1)
+        data, fds = kernel.receive(self.socket, kernel.PACKET_BYTES, 1)
         return json.loads(data) if data else None, fds
 
     def close(self) -> None:
@@ -200,7 +199,7 @@ def _serve(line: socket.socket, common: dict[str, Any]) -> dict[str, Any] | None
             os.read(wake[0], 4096)
             _reap(line, running)
         if line.fileno() in readable:
-            data, fds, _, _ = socket.recv_fds(line, PACKET_BYTES, call_process.MOST_FDS)
+            data, fds, _, _ = socket.recv_fds(line, kernel.PACKET_BYTES, call_process.MOST_FDS)
             if not data:
                 os._exit(0)
             order = {**common, **json.loads(data)}

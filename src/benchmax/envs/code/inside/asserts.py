@@ -68,7 +68,7 @@ def main() -> None:
         except BaseException as error:
             tally.error = f"{type(error).__name__}: {error}"[:200]
             tally.breaks(error)
-        _say({name: getattr(tally, name) for name in ("held", "failed", "error", "unfit")})
+        _send({name: getattr(tally, name) for name in ("held", "failed", "error", "unfit")})
 
 
 def _run(start: dict[str, Any], tally: Tally, given: BinaryIO) -> None:
@@ -97,7 +97,7 @@ def _stand_in(tally: Tally, given: BinaryIO) -> Any:
     def function(*args: Any, **kwargs: Any) -> Any:
         try:
             named = {name: plain.encode(each) for name, each in kwargs.items()}
-            _say({"call": {"args": [plain.encode(each) for each in args], "kwargs": named}})
+            _send({"call": {"args": [plain.encode(each) for each in args], "kwargs": named}})
         except plain.NotPlain as error:
             tally.unfit = f"they pass {error}"
             raise _End("no plain data") from None
@@ -117,7 +117,7 @@ def _outcome(line: bytes) -> Any:
     raise _RAISED.get(kind, RuntimeError)(text)
 
 
-def _say(message: dict[str, Any]) -> None:
+def _send(message: dict[str, Any]) -> None:
     line = plain.dump(message)
     while line:
         line = line[os.write(LINE, line) :]

@@ -24,7 +24,7 @@ _ERRORS = {
 
 def main() -> None:
     desktop = _connected(_start())
-    _say({"ready": True})
+    _send({"ready": True})
     while line := sys.stdin.buffer.readline():
         request = json.loads(line)
         with open(BOOK, "wb") as file:
@@ -33,10 +33,10 @@ def main() -> None:
             answer = _answer(desktop, request["cells"], request["cases"])
         except Exception as error:
             answer = {"failed": f"{type(error).__name__}: {error}"}
-        _say(answer)
+        _send(answer)
 
 
-def _say(answer: dict[str, Any]) -> None:
+def _send(answer: dict[str, Any]) -> None:
     sys.stdout.write(json.dumps(answer) + "\n")
     sys.stdout.flush()
 
