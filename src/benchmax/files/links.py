@@ -10,7 +10,8 @@ from pathlib import Path
 from stat import S_ISREG
 from typing import BinaryIO
 
-_FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+"""Flags for opening a directory."""
 _FILE = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 
 
@@ -22,10 +23,10 @@ def open_plain(root: Path | int, name: str | os.PathLike[str]) -> BinaryIO:
     parts = Path(name).parts
     if not parts or Path(name).is_absolute() or ".." in parts:
         raise FileNotFoundError(2, "not below the folder", str(name))
-    folder = os.dup(root) if isinstance(root, int) else os.open(root, _FOLDER)
+    folder = os.dup(root) if isinstance(root, int) else os.open(root, FOLDER)
     try:
         for part in parts[:-1]:
-            inner = os.open(part, _FOLDER, dir_fd=folder)
+            inner = os.open(part, FOLDER, dir_fd=folder)
             os.close(folder)
             folder = inner
         descriptor = os.open(parts[-1], _FILE, dir_fd=folder)

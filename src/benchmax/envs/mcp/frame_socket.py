@@ -7,8 +7,11 @@ from typing import Any
 
 from aiohttp import ClientWebSocketResponse, WSMsgType, web
 
+from benchmax import limits
 from benchmax.envs.remote.wire import Frames, next_frames
 
+CHUNK_BYTES = limits.MIB
+"""How much of a file goes into one frame."""
 WebSocket = ClientWebSocketResponse | web.WebSocketResponse
 
 

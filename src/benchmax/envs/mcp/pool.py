@@ -19,13 +19,13 @@ from benchmax import limits, retries
 from benchmax.cross_loop import settle
 from benchmax.envs.logging import rollout_context
 from benchmax.envs.mcp.agent_client import AgentClient, WrongSecret
+from benchmax.envs.mcp.frame_socket import CHUNK_BYTES
 from benchmax.envs.mcp.provisioners.base import BaseProvisioner
 from benchmax.envs.rollout_state import not_begun
 from benchmax.errors import BenchmaxError, McpError, UsageError
 
 logger = logging.getLogger(__name__)
 
-CHUNK_BYTES = limits.MIB
 CLOSE_SECONDS = 2.0
 """How long pending tasks may take to end when the environment is shut down."""
 _SHUT_DOWN = "The environment was shut down. Make a new one."
@@ -59,7 +59,7 @@ class Machine:
 
 
 @dataclass(eq=False, slots=True)
-class Lease:
+class MachineLease:
     """A rollout's hold on servers of one machine."""
 
     id: str
@@ -80,10 +80,10 @@ class ServerPool:
     secret: str
     health: Health = Health()
     machines: list[Machine] = field(default_factory=list)
-    leases: dict[str, Lease] = field(default_factory=dict)
+    leases: dict[str, MachineLease] = field(default_factory=dict)
     _waiters: deque[asyncio.Future[Machine]] = field(default_factory=deque)
     _tasks: set[asyncio.Task[Any]] = field(default_factory=set)
-    _tokens: dict[str, Lease] = field(default_factory=dict)
+    _tokens: dict[str, MachineLease] = field(default_factory=dict)
     _asking: dict[str, asyncio.Future[None]] = field(default_factory=dict)
     """Rollouts that wait for a lease; each future is done when the wait is over."""
     _transfers: Any = field(default_factory=lambda: itertools.count(1))
@@ -146,7 +146,7 @@ class ServerPool:
 
     # Leases
 
-    async def acquire(self, rollout_id: str, seconds: float, claim: object = None) -> Lease:
+    async def acquire(self, rollout_id: str, seconds: float, claim: object = None) -> MachineLease:
         """Lease servers to a rollout; McpError when none becomes free in time, or when it already has a lease."""
         while (other := self._asking.get(rollout_id)) is not None:
             await asyncio.wait([other])
@@ -165,7 +165,7 @@ class ServerPool:
         if lease is not None and lease.claim is claim:
             await self.release(rollout_id)
 
-    async def _acquire(self, rollout_id: str, seconds: float, claim: object) -> Lease:
+    async def _acquire(self, rollout_id: str, seconds: float, claim: object) -> MachineLease:
         began = monotonic()
         failure: McpError | None = None
         for _ in range(len(self.machines) + 1):
@@ -179,7 +179,7 @@ class ServerPool:
                     raise
                 failure = error
                 continue
-            lease = Lease(rollout_id, machine, given["token"], given["workspace"], claim)
+            lease = MachineLease(rollout_id, machine, given["token"], given["workspace"], claim)
             self.leases[rollout_id] = self._tokens[lease.token] = lease
             return lease
         raise failure or McpError("No MCP server can be had. Try again.")
@@ -228,7 +228,7 @@ class ServerPool:
                 machine.used += 1
                 waiter.set_result(machine)
 
-    def lease(self, rollout_id: str) -> Lease:
+    def lease(self, rollout_id: str) -> MachineLease:
         try:
             lease = self.leases[rollout_id]
         except KeyError:

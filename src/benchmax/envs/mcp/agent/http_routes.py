@@ -23,8 +23,9 @@ from aiohttp.http_exceptions import HttpProcessingError
 from benchmax import limits
 from benchmax.envs.mcp.agent.auth import bearer_token, error_response
 from benchmax.envs.mcp.agent.lease_pool import Lease
-from benchmax.envs.mcp.agent.node import CHUNK_BYTES, Node
+from benchmax.envs.mcp.agent.node import Node
 from benchmax.envs.mcp.client.mcp_session import HANDSHAKE, MODERN, RpcError
+from benchmax.envs.mcp.frame_socket import CHUNK_BYTES
 from benchmax.errors import BenchmaxError, McpError, ToolError, UsageError
 
 INVALID_REQUEST, UNKNOWN_METHOD, INVALID_PARAMS = -32600, -32601, -32602

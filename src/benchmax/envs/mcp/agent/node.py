@@ -19,13 +19,13 @@ from benchmax.envs.mcp.agent.server_set import ServerSetLauncher
 from benchmax.envs.mcp.agent.workspace_files import Upload, open_download
 from benchmax.envs.mcp.fork.read_rules import reward_rules, server_rules
 from benchmax.envs.mcp.fork.server_sandbox import SandboxRules
+from benchmax.envs.mcp.frame_socket import CHUNK_BYTES
 from benchmax.envs.mcp.setup.install import Installed
 from benchmax.envs.mcp.workdir import PRIVATE_NAMES, Workdir
 from benchmax.envs.remote.child import SANDBOXED
 from benchmax.errors import McpError, RewardError
 from benchmax.sandbox import Capabilities
 
-CHUNK_BYTES = limits.MIB
 ASKABLE = frozenset({"resources/list", "resources/read", "resources/templates/list", "prompts/list", "prompts/get"})
 """Methods that clients may call on servers, in addition to tools."""
 

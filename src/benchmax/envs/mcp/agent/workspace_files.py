@@ -16,9 +16,8 @@ from typing import BinaryIO
 
 from benchmax import limits
 from benchmax.errors import UsageError
-from benchmax.files.links import open_plain
+from benchmax.files.links import FOLDER, open_plain
 
-_FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _PART_BYTES = 255
 _MOST_PARTS = 32
 
@@ -39,11 +38,11 @@ def path_parts(path: str) -> list[str]:
 @contextmanager
 def _made_folder_of(workspace: Path, parts: list[str]) -> Iterator[int]:
     """The descriptor of a file's folder, which is created if needed."""
-    fd = os.open(workspace, _FOLDER)
+    fd = os.open(workspace, FOLDER)
     try:
         for part in parts[:-1]:
             made = _made(part, fd)
-            inner = os.open(part, _FOLDER, dir_fd=fd)
+            inner = os.open(part, FOLDER, dir_fd=fd)
             if made:
                 _give_away(inner, fd)
             os.close(fd)
@@ -120,7 +119,7 @@ class Upload:
 
 def _begun(workspace: Path, temporary: str) -> tuple[int, int]:
     """Descriptors of the workspace and of a new file in it."""
-    folder = os.open(workspace, _FOLDER)
+    folder = os.open(workspace, FOLDER)
     try:
         flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
         file = os.open(temporary, flags, 0o600, dir_fd=folder)
