@@ -33,12 +33,12 @@ from benchmax.envs.loading import load_env_class, own_rows
 from benchmax.envs.logging import current_rollouts, group_context
 from benchmax.envs.normalise_rewards import normalise_rewards
 from benchmax.envs.remote.preprocess import batch_outcomes
-from benchmax.envs.remote.process_environment import readable_bytes
 from benchmax.envs.remote.proxy import ATTRIBUTES
 from benchmax.envs.remote.reaper import go_under_guard
 from benchmax.envs.remote.wire import FRAME_BYTES, FrameProtocol, Frames, describe, pack, restore_transcripts
 from benchmax.envs.types import ToolDefinition, Unscored
 from benchmax.errors import EnvDefinitionError, EnvError, RewardError
+from benchmax.files.display import readable_bytes
 from benchmax.files.links import read_plain
 from benchmax.rollouts.host import EnvHost
 from benchmax.rollouts.toolbox import as_result

@@ -17,6 +17,7 @@ from rich.markup import escape
 from rich.table import Table
 
 from benchmax.extras import spelled
+from benchmax.files.display import printable
 
 T = TypeVar("T")
 OK, FAILED, USAGE, NOT_FOUND, AUTH, INTERRUPTED = 0, 1, 2, 3, 4, 130
@@ -29,7 +30,8 @@ PIPE_COLUMNS = 240
 stderr = Console(stderr=True, highlight=False, soft_wrap=True, emoji=False)
 """For messages; data goes to stdout. A line stays whole, so that a command in it can be copied, also from a log."""
 
-_CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u200b-\u200f\u202a-\u202e\u2066-\u2069\ufeff\ud800-\udfff]")
+_SPACES = "\n\t\xa0\u2007\u202f\u3000"
+"""Not control characters, though Python does not call them printable."""
 _SURROGATE = re.compile(r"[\ud800-\udfff]")
 
 
@@ -100,7 +102,7 @@ def print_answer(answer: Mapping[str, Any], json: bool) -> None:
 
 def visible(text: object) -> str:
     """Text from a model, a tool or a dataset: control characters shown as escapes."""
-    return _CONTROL.sub(lambda match: f"\\x{ord(match[0]):02x}", str(text))
+    return printable(str(text), keep=_SPACES)
 
 
 def safe(text: object) -> str:

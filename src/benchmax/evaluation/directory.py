@@ -8,7 +8,6 @@ runs/eval-…/
 
 from __future__ import annotations
 
-import hashlib
 import json
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, fields, replace
@@ -22,6 +21,7 @@ from benchmax.envs.datasets.load import ExampleSet, load_examples
 from benchmax.envs.loading import check_arguments, find_rows, load_env_class
 from benchmax.errors import NotFoundError, RecordError, UsageError
 from benchmax.files.atomic import write_json
+from benchmax.files.digests import file_sha256
 from benchmax.models.base import Sampling
 from benchmax.models.registry import located_model
 from benchmax.rollouts.log import read_rollouts
@@ -78,7 +78,7 @@ class EvalSpec:
         found = replace(self, env=env, model=model, folder=str(Path.cwd()), data_sha256=None)
         if self.data is not None and Path(self.data).is_file():
             data = Path(self.data).absolute()
-            found = replace(found, data=str(data), data_sha256=_sha256(data))
+            found = replace(found, data=str(data), data_sha256=file_sha256(data))
         return found
 
     def save(self, directory: Path) -> None:
@@ -94,7 +94,7 @@ def resumable(directory: Path) -> EvalSpec:
         raise UsageError(f"{directory} was made by evaluate() in Python. Go on there, with the same folder.")
     spec = EvalSpec(**{each.name: config[each.name] for each in fields(EvalSpec) if each.name in config})
     data = Path(spec.data or "")
-    if spec.data_sha256 and data.is_file() and _sha256(data) != spec.data_sha256:
+    if spec.data_sha256 and data.is_file() and file_sha256(data) != spec.data_sha256:
         raise UsageError(
             f"{data} has changed since this evaluation began, and old and new rows cannot be mixed. "
             "Put the file back as it was, or start again in a new folder."
@@ -151,8 +151,3 @@ def read_config(directory: Path) -> dict[str, Any]:
     except ValueError as error:
         raise RecordError(f"{path} is damaged: {error}. Start the evaluation again in a new folder.") from None
     return config
-
-
-def _sha256(path: Path) -> str:
-    with open(path, "rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()

@@ -2,6 +2,8 @@
 
 archives    unpacks an archive from an untrusted source
 atomic      replaces a file or a directory in one step
+digests     the SHA-256 of files
+display     text of others and sizes, as people read them
 json_size   counts what a JSON text unfolds into, before it is parsed
 jsonl       append-only records that survive a crash
 links       opens files below a directory that others may write to

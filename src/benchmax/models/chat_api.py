@@ -15,6 +15,7 @@ from typing import Any, TypeAlias
 from benchmax.envs.reward_helpers import content_text
 from benchmax.envs.types import ChatMessage, ToolCall, ToolCallDict, ToolDefinition
 from benchmax.errors import ConfigError, ModelProtocolError, ModelRejected
+from benchmax.files.display import printable
 from benchmax.models.base import FinishReason, Sampling, TokenSegment
 from benchmax.prompts.tools import mcp2openai
 
@@ -177,8 +178,7 @@ def excerpt(text: bytes | str) -> str:
     """The first characters of a server's text, safe to print."""
     if isinstance(text, bytes):
         text = text[: EXCERPT_CHARS * 4].decode("utf-8", "replace")
-    text = text[:EXCERPT_CHARS]
-    return text if text.isprintable() else "".join(c if c.isprintable() else " " for c in text)
+    return printable(" ".join(text[:EXCERPT_CHARS].split()))
 
 
 def _loads(body: bytes) -> Any:

@@ -13,6 +13,7 @@ from typing import Any, Literal, NamedTuple, TypeAlias
 from benchmax import limits
 from benchmax.envs.base_env import PROMPT_COLUMNS
 from benchmax.envs.types import ROLES
+from benchmax.files.display import printable
 
 Severity: TypeAlias = Literal["error", "warning"]
 
@@ -83,9 +84,8 @@ class Row:
 
 
 def one_line(text: str, limit: int = _LINE_CHARS) -> str:
-    """The text on one line: control characters escaped (they could forge or recolour output), the end cut."""
-    if not text.isprintable():
-        text = "".join(c if c.isprintable() else ascii(c)[1:-1] for c in text[: limit + 1])
+    """The text on one line: control characters escaped, the end cut."""
+    text = printable(text[: limit + 1])
     return text if len(text) <= limit else text[: limit - 1] + "…"
 
 

@@ -63,10 +63,3 @@ def code_paths(python: str) -> tuple[str, ...]:
     path = Path(shutil.which(python) or python).absolute()
     venv = path.parents[1]
     return (*lent, str(venv if (venv / "pyvenv.cfg").exists() else path.resolve().parents[1]))
-
-
-def readable_bytes(size: int) -> str:
-    for unit, scale in (("GiB", 2**30), ("MiB", 2**20), ("KiB", 2**10)):
-        if size >= scale:
-            return f"{size / scale:.4g} {unit}"
-    return f"{size} bytes"

@@ -29,6 +29,7 @@ from torch import Tensor
 
 from benchmax.cross_loop import LoopCalls
 from benchmax.errors import ModelError, ModelUnavailable, UsageError
+from benchmax.files.display import readable_bytes
 from benchmax.inference.engine.kv_cache import memory_budget, round_up
 from benchmax.inference.engine.request import OnTokens, Request, ShouldStop, check_prompt
 from benchmax.inference.engine.runner import Runner
@@ -363,8 +364,8 @@ def _longest(runner: Runner, asked: int | None) -> int:
     room = kv.budget // kv.position_bytes // 64 * 64 - 1
     if asked is not None and room < min(asked, context):
         raise UsageError(
-            f"A sequence of {asked} tokens takes {asked * kv.position_bytes / 2**20:.0f} MiB of keys and values; "
-            f"{kv.budget / 2**20:.0f} MiB are set aside. Give more (kv_bytes) or use a shorter max_len."
+            f"A sequence of {asked} tokens takes {readable_bytes(asked * kv.position_bytes)} of keys and values; "
+            f"{readable_bytes(kv.budget)} are set aside. Give more (kv_bytes) or use a shorter max_len."
         )
     return min(asked or context, context, room)
 

@@ -16,6 +16,7 @@ import torch
 from torch import Tensor
 
 from benchmax.errors import UsageError
+from benchmax.files.display import readable_bytes
 from benchmax.inference.weights.llama import ModelSpec
 
 LENGTH_STEP = 256
@@ -74,7 +75,7 @@ class KVCache:
         except (RuntimeError, MemoryError) as error:  # torch's out-of-memory is a RuntimeError
             raise UsageError(
                 f"No memory for {rows} sequences of {length} tokens "
-                f"({rows * length * self.position_bytes / 2**30:.1f} GiB of keys and values). "
+                f"({readable_bytes(rows * length * self.position_bytes)} of keys and values). "
                 "Use fewer slots or a shorter max_len; in training, a smaller rollouts.group_size or a shorter "
                 "rollouts.max_new_tokens."
             ) from error

