@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from benchmax.envs.base_env import BaseEnv as BaseEnv
     from benchmax.envs.datasets.load import check_dataset as check_dataset
     from benchmax.envs.datasets.load import load_examples as load_examples
-    from benchmax.envs.datasets.load import split_rows as split_rows
+    from benchmax.envs.datasets.split import split_rows as split_rows
     from benchmax.envs.example_id import canonical_example_id as canonical_example_id
     from benchmax.envs.example_id import make_example as make_example
     from benchmax.envs.reward_helpers import extract_completion_text as extract_completion_text
@@ -64,7 +64,8 @@ if TYPE_CHECKING:
 
 _HOMES = {
     "benchmax.envs.base_env": "BaseEnv",
-    "benchmax.envs.datasets.load": "check_dataset load_examples split_rows",
+    "benchmax.envs.datasets.load": "check_dataset load_examples",
+    "benchmax.envs.datasets.split": "split_rows",
     "benchmax.envs.example_id": "canonical_example_id make_example",
     "benchmax.envs.reward_helpers": "extract_completion_text",
     "benchmax.envs.types": "ChatMessage Example ToolCall ToolDefinition ToolResult Transcript Unscored",

@@ -56,6 +56,15 @@ def content_text(content: Any) -> str:
     return "".join(part for part in parts if isinstance(part, str))
 
 
+def last_user_text(messages: Any) -> str:
+    """What was asked: the last user turn of the prompt, given as messages or a transcript; "" when there is none."""
+    turns: Any = messages.prompt if isinstance(messages, Transcript) else messages
+    if not isinstance(turns, list | tuple):
+        return ""
+    users = [turn for turn in turns if isinstance(turn, Mapping) and turn.get("role") == "user"]
+    return content_text(users[-1].get("content")) if users else ""
+
+
 def extract_completion_text(completion: Any) -> str:
     """The model's text: every non-blank assistant turn, joined with newlines."""
     if isinstance(completion, str):

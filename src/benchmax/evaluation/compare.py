@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from statistics import fmean
 from typing import Any, TypeAlias
 
+from benchmax.envs.reward_helpers import last_user_text
 from benchmax.evaluation.report import by_example
 from benchmax.evaluation.statistics import Estimate, estimate_difference
 from benchmax.rollouts.record import Rollout
@@ -72,10 +73,9 @@ class Pair:
         return self.other - self.base
 
     def to_dict(self) -> dict[str, Any]:
-        prompt = self.base_rollouts[0].prompt
         return {
             "example_id": self.example_id,
-            "prompt": prompt[-1].get("content") if prompt else "",
+            "prompt": last_user_text(self.base_rollouts[0].messages),
             "base": self.base,
             "other": self.other,
             "delta": self.delta,

@@ -18,8 +18,8 @@ from typing import Any
 
 from benchmax import limits
 from benchmax.envs.normalise_rewards import close_coroutines, finite, name_problem
-from benchmax.envs.reward_helpers import content_text, extract_completion_text
-from benchmax.envs.types import RewardValue, Transcript, Unscored
+from benchmax.envs.reward_helpers import extract_completion_text, last_user_text
+from benchmax.envs.types import RewardValue, Unscored
 from benchmax.errors import ConfigError, describe_error
 
 FUNCTION_SECONDS = 0.9 * limits.REWARD_SECONDS
@@ -52,7 +52,7 @@ class Rewards:
             **extra,
             "messages": messages,
             "completion": extract_completion_text(messages),
-            "prompt": prompt_text(messages),
+            "prompt": last_user_text(messages),
             "task": task,
             "ground_truth": (task or {}).get("ground_truth", extra.get("ground_truth")),
             "rollout_id": rollout_id,
@@ -94,15 +94,6 @@ class Rewards:
         if task.cancelled():
             return Unscored(f"Reward {name!r} cancelled itself; let asyncio.CancelledError pass only when cancelled.")
         return task.result()
-
-
-def prompt_text(messages: Any) -> str:
-    """The last user turn of the prompt."""
-    turns: Sequence[Any] = messages.prompt if isinstance(messages, Transcript) else messages
-    if not isinstance(turns, list | tuple):
-        return ""
-    users = [turn for turn in turns if isinstance(turn, Mapping) and turn.get("role") == "user"]
-    return content_text(users[-1].get("content")) if users else ""
 
 
 def choose_arguments(

@@ -9,10 +9,9 @@ from functools import lru_cache
 from typing import Any
 
 from benchmax import config
-from benchmax.envs.reward_helpers import extract_completion_text
+from benchmax.envs.reward_helpers import extract_completion_text, last_user_text
 from benchmax.errors import ConfigError, JudgeError, describe_error
 from benchmax.rewards.adaptive import generate_rubrics
-from benchmax.rewards.functions import prompt_text
 from benchmax.rewards.judge import Judge
 from benchmax.rewards.ranking import (
     BELOW_GROUND_TRUTH,
@@ -129,7 +128,7 @@ def _judge_at(base_url: str, model: str, api_key: str | None, timeout: float) ->
 
 def question_text(prompt: Any) -> str:
     """The question in a text or in messages."""
-    return prompt if isinstance(prompt, str) else prompt_text(prompt)
+    return prompt if isinstance(prompt, str) else last_user_text(prompt)
 
 
 def reference_text(ground_truth: Any) -> str | None:

@@ -666,7 +666,7 @@ def test_rows_are_shown_harmless(tmp_path):
     rows = tmp_path / "rows.jsonl"
     rows.write_text('{"prompt": "\\u001b[2J[red]x\\u202e", "n": {"deep": [1]}}\n{"prompt": 2, "more": null}\n{broken\n')
     shown = call("data", "view", rows, code=1)
-    assert "\\x1b[2J[red]x\\x202e" in shown.stdout
+    assert "\\x1b[2J[red]x\\u202e" in shown.stdout
     assert '{"deep": [1]}' in shown.stdout
     assert "rows.jsonl" in shown.stderr
     found = call_json("data", "view", rows, "-n", 2)

@@ -29,7 +29,8 @@ from typing import Any
 
 from benchmax.adapters.examples import carry
 from benchmax.envs.base_env import BaseEnv, with_system_prompt
-from benchmax.envs.datasets.load import load_examples, split_rows
+from benchmax.envs.datasets.load import load_examples
+from benchmax.envs.datasets.split import split_rows
 from benchmax.envs.loading import constructor_parameters, load_env_class, make_env, parse_env_args
 from benchmax.envs.types import Example, ToolDefinition
 from benchmax.errors import BenchmaxError, DatasetError, describe_error

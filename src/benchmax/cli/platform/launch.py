@@ -20,7 +20,7 @@ from benchmax.doctor import examine_apart
 from benchmax.envs.base_env import BaseEnv
 from benchmax.envs.composed.parts import part_of_row
 from benchmax.envs.datasets import split
-from benchmax.envs.datasets.readers import Source, read_rows, source_name
+from benchmax.envs.datasets.readers import Source, read_rows, readable_rows, source_name
 from benchmax.envs.datasets.required_rows import check_run_rows
 from benchmax.envs.loading import json_or_text
 from benchmax.errors import ConfigError, DatasetError
@@ -112,11 +112,8 @@ def read_settings(
 
 def hold_out(source: Source, *, composed: bool = False) -> tuple[Source, Source]:
     """A fifth of the rows set aside for evaluation, evenly, as long as enough are left to train on."""
-    rows = list(read_rows(source))
-    issues = [row.issue(row.fault) for row in rows if row.fault is not None]
-    if issues:
-        raise DatasetError(f"The dataset has a row that cannot be read:\n  {issues[0]}", issues)
-    train, aside = split.hold_out([row.data for row in rows], part=part_of_row if composed else lambda row: "")
+    rows = [row.data for row in readable_rows(source)]
+    train, aside = split.hold_out(rows, part=part_of_row if composed else lambda row: "")
     if not aside:
         raise DatasetError(
             f"{len(rows)} rows are too few to set some aside for evaluation: {MIN_TRAIN_ROWS} are needed to train. "

@@ -19,7 +19,7 @@ from benchmax.doctor.gold.table_formats import plain
 from benchmax.doctor.gold.templates import filled, filled_in_order
 from benchmax.doctor.gold.value_formats import Notation, spellings
 from benchmax.envs.base_env import PROMPT_COLUMNS
-from benchmax.envs.reward_helpers import content_text
+from benchmax.envs.reward_helpers import content_text, last_user_text
 from benchmax.envs.types import Example
 
 TRUTH_KEYS = ("ground_truth", "answer", "expected_answer", "expected", "target", "solution", "label", "gold")
@@ -58,8 +58,7 @@ def truth_text(example: Example) -> str | None:
 
 def question(example: Example) -> str:
     """The last user turn."""
-    asked = [content_text(m.get("content")) for m in example["prompt_messages"] if m.get("role") == "user"]
-    return asked[-1] if asked else ""
+    return last_user_text(example["prompt_messages"])
 
 
 def prompt_text(example: Example, system_prompt: str) -> str:

@@ -4,7 +4,7 @@ load            rows to examples, with a report of what cannot be used
 readers         the sources, and `FORMATS`: the one table of file formats; `text_readers` reads JSON and CSV
 rows            the rules for a row
 required_rows   the rows a training run accepts
-split           which rows are held out
+split           which rows are held out, or in which part
 """
 
 from benchmax.envs.datasets.load import (
@@ -15,10 +15,10 @@ from benchmax.envs.datasets.load import (
     jsonl_line,
     load_examples,
     overlap,
-    split_rows,
     stream_examples,
     write_jsonl,
 )
+from benchmax.envs.datasets.split import split_rows
 
 __all__ = [
     "DatasetReport",

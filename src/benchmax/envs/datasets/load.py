@@ -12,13 +12,12 @@ from __future__ import annotations
 import inspect
 import json
 import os
-import random
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import islice
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 from benchmax import limits
 from benchmax.envs.base_env import BaseEnv
@@ -41,8 +40,6 @@ from benchmax.envs.required_columns import MissingColumn
 from benchmax.envs.types import Example
 from benchmax.errors import DatasetError
 from benchmax.files.atomic import replacing
-
-T = TypeVar("T")
 
 _OF_A_KIND = 3
 """Issues of one column and reason that are listed; the others are counted."""
@@ -207,17 +204,6 @@ def overlap(train: Iterable[Example], evaluation: Iterable[Example]) -> int:
     """How many evaluation examples are also trained on."""
     ids = {example["id"] for example in train}
     return sum(example["id"] in ids for example in evaluation)
-
-
-def split_rows(rows: Iterable[T], train: float = 0.8, seed: int | None = None) -> tuple[list[T], list[T]]:
-    """(train, eval) rows: the first part and the rest, in order, or shuffled when a seed is given."""
-    if not 0 < train < 1:
-        raise DatasetError(f"train is {train}; give the share of rows to train on, between 0 and 1, such as 0.8.")
-    rows = list(rows)
-    if seed is not None:
-        random.Random(seed).shuffle(rows)
-    at = int(len(rows) * train)
-    return rows[:at], rows[at:]
 
 
 def write_jsonl(path: str | os.PathLike[str], rows: Iterable[Any]) -> int:

@@ -44,6 +44,15 @@ def read_rows(source: Source) -> Iterator[Row]:
     return _object_rows(source, source_name(source))
 
 
+def readable_rows(source: Source) -> Iterator[Row]:
+    """Every row; DatasetError, with its line, at one that cannot be read."""
+    for row in read_rows(source):
+        if row.fault is not None:
+            issue = row.issue(row.fault)
+            raise DatasetError(f"The dataset has a row that cannot be read:\n  {issue}", [issue])
+        yield row
+
+
 def named_rows(source: Source, name: str | None) -> Iterator[Row]:
     """The same, under another name than the source's own."""
     for row in read_rows(source):

@@ -6,9 +6,11 @@ right for rows in order of time. Enough rows always remain for training.
 
 from __future__ import annotations
 
+import random
 from collections.abc import Callable, Iterable, Sequence
 from typing import Literal, TypeVar
 
+from benchmax.errors import DatasetError
 from benchmax.limits import MIN_TRAIN_ROWS
 
 T = TypeVar("T")
@@ -51,3 +53,14 @@ def hold_out(
     """(training rows, held-out rows), each in the order given. Rows of each `part` are split by the rule apart."""
     aside = held_out_of_parts(map(part, rows), share, order=order, least=least)
     return [row for at, row in enumerate(rows) if at not in aside], [rows[at] for at in sorted(aside)]
+
+
+def split_rows(rows: Iterable[T], train: float = 0.8, seed: int | None = None) -> tuple[list[T], list[T]]:
+    """(train, eval) rows: the first part and the rest, in order, or shuffled when a seed is given."""
+    if not 0 < train < 1:
+        raise DatasetError(f"train is {train}; give the share of rows to train on, between 0 and 1, such as 0.8.")
+    rows = list(rows)
+    if seed is not None:
+        random.Random(seed).shuffle(rows)
+    at = int(len(rows) * train)
+    return rows[:at], rows[at:]

@@ -18,10 +18,10 @@ from typing import Any
 
 from benchmax.envs.base_env import BaseEnv
 from benchmax.envs.datasets.load import write_jsonl
-from benchmax.envs.datasets.readers import Source, read_rows, source_name
+from benchmax.envs.datasets.readers import Source, readable_rows, source_name
 from benchmax.envs.datasets.required_rows import check_run_rows
 from benchmax.envs.datasets.rows import json_type
-from benchmax.errors import DatasetError, UsageError
+from benchmax.errors import UsageError
 from benchmax.files.digests import file_sha256
 from benchmax.platform.sdk.storage_client import StorageClient
 
@@ -92,16 +92,7 @@ def _plain_name(run_name: Any) -> str:
     return re.sub(r"[^A-Za-z0-9._-]+", "-", run_name).strip("-.") or "run"
 
 
-def _rows(source: Source) -> Iterator[Any]:
-    """The rows of a list, a file or a dataset; DatasetError, with its line, for one that cannot be read."""
-    for row in read_rows(source):
-        if row.fault is not None:
-            issue = row.issue(row.fault)
-            raise DatasetError(f"The dataset has a row that cannot be read:\n  {issue}", [issue])
-        yield row.data
-
-
 def _written(path: Path, source: Source) -> Source:
     """Write the rows; returns a source to read them from again, which keeps the line numbers of a given file."""
-    write_jsonl(path, _rows(source))
+    write_jsonl(path, (row.data for row in readable_rows(source)))
     return path if isinstance(source, Iterator) else source

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
 from benchmax import metrics
-from benchmax.envs.reward_helpers import content_text, extract_completion_text
+from benchmax.envs.reward_helpers import extract_completion_text, last_user_text
 from benchmax.files.jsonl import read_jsonl
 from benchmax.rollouts.log import read_rollouts
 from benchmax.rollouts.record import Rollout
@@ -93,7 +91,10 @@ def _pairs(run: Path, first: str, best: str) -> list[Pair]:
     before, after = (_by_example(run / "rollouts" / f"{name}.jsonl") for name in (first, best))
     both = [name for name in before if name in after]
     both.sort(key=lambda name: (before[name].reward or 0.0) - (after[name].reward or 0.0))
-    return [Pair(name, _question(before[name]), _answer(before[name]), _answer(after[name])) for name in both[:PAIRS]]
+    return [
+        Pair(name, last_user_text(before[name].messages)[-TEXT_CHARS:], _answer(before[name]), _answer(after[name]))
+        for name in both[:PAIRS]
+    ]
 
 
 def _by_example(path: Path) -> dict[str, Rollout]:
@@ -103,11 +104,6 @@ def _by_example(path: Path) -> dict[str, Rollout]:
     for rollout in read_rollouts(path):
         found.setdefault(rollout.example_id, rollout)
     return found
-
-
-def _question(rollout: Rollout) -> str:
-    asked: Iterable[Mapping[str, Any]] = reversed(rollout.prompt)
-    return next((content_text(m.get("content")) for m in asked if m["role"] == "user"), "")[-TEXT_CHARS:]
 
 
 def _answer(rollout: Rollout) -> Answer:

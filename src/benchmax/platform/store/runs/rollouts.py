@@ -12,7 +12,7 @@ from typing import Any
 from sqlalchemy import ColumnElement, Select, Text, and_, bindparam, cast, delete, func, insert, select
 from sqlalchemy.orm import Session
 
-from benchmax.envs.reward_helpers import content_text
+from benchmax.envs.reward_helpers import content_text, last_user_text
 from benchmax.files.links import open_plain
 from benchmax.platform.store.statements import upsert
 from benchmax.platform.store.tables import EnvLog, RolloutRow
@@ -319,5 +319,5 @@ def at_latest_step(db: Session, run_id: str, mode: str, eval_id: str) -> ColumnE
 def _prompt_text(record: Mapping[str, Any]) -> str:
     """The last user turn of the prompt: what distinguishes examples in a list."""
     prompt = list(record.get("messages") or ())[: record.get("completion_start")]
-    texts = [content_text(message.get("content")) for message in prompt if message.get("role") == "user"]
-    return (texts or [content_text(message.get("content")) for message in prompt] or [""])[-1][:PROMPT_CHARS]
+    text = last_user_text(prompt) or (content_text(prompt[-1].get("content")) if prompt else "")
+    return text[:PROMPT_CHARS]

@@ -17,7 +17,7 @@ from benchmax import limits
 from benchmax.envs.base_env import BaseEnv
 from benchmax.envs.catalogue import is_named
 from benchmax.envs.datasets.load import check_dataset, iter_examples
-from benchmax.envs.datasets.readers import file_format, read_rows
+from benchmax.envs.datasets.readers import file_format, read_rows, readable_rows
 from benchmax.envs.datasets.required_rows import usable_rows
 from benchmax.envs.datasets.rows import RowIssue
 from benchmax.envs.loading import load_env_class
@@ -99,12 +99,9 @@ def _sample(file: Path, limit: int) -> list[dict[str, Any]]:
     return found
 
 
-def readable_rows(file: Path, path: str) -> Iterator[dict[str, Any]]:
-    """The rows of a file; DatasetError, with its line, at one that cannot be read."""
-    for row in read_rows(file):
-        if row.fault is not None:
-            issue = row.issue(row.fault)
-            raise DatasetError(f"The dataset has a row that cannot be read:\n  {issue}", [issue])
+def readable_objects(file: Path, path: str) -> Iterator[dict[str, Any]]:
+    """The rows of a file; DatasetError at one that cannot be read, or is no object."""
+    for row in readable_rows(file):
         if not isinstance(row.data, dict):
             raise DatasetError(f"Row {row.number} of {path} is not an object. Give one object a row.")
         yield row.data
@@ -160,6 +157,6 @@ QUESTIONS: dict[str, Callable[..., Iterator[Any]]] = {
     "check": check_file,
     "count": count_rows,
     "first": first_rows,
-    "rows": readable_rows,
+    "rows": readable_objects,
 }
 """Each yields its answers; the first three have one."""
