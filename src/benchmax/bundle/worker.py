@@ -58,7 +58,7 @@ def main() -> None:
     wire.set_inheritable(False)
     if not confined:
         # One may not notice that the starter is gone: it may be held by C code, or killed along with it.
-        go_under_guard(wire.fileno(), tidy=Path.cwd().parents[1])  # that of all the processes and their bundle
+        go_under_guard(wire.fileno(), remove=Path.cwd().parents[1])  # that of all the processes and their bundle
     faulthandler.enable(all_threads=False)
     frames = Frames()
     messages: list[dict[str, Any]] = []

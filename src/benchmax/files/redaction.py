@@ -101,10 +101,10 @@ class Redactor:
     def _in_escapes(self, lower: str) -> list[tuple[int, int]]:
         """Where values are of which characters are written as escapes."""
         spans: list[tuple[int, int]] = []
-        readings: list[_Places] = []
+        readings: list[_Offsets] = []
         while len(readings) < _ESCAPE_DEPTH and _ESCAPES.search(lower):
-            lower, places = _rewrite(lower, _ESCAPES, _character)
-            readings.insert(0, places)
+            lower, offsets = _rewrite(lower, _ESCAPES, _character)
+            readings.insert(0, offsets)
             for start, end in self._forms.find(lower):
                 for reading in readings:
                     start, end = reading.before(start), reading.before(end)
@@ -170,33 +170,33 @@ def _in_base64(part: bytes) -> Iterator[str]:
             yield quote_plus(plain)
 
 
-class _Places(NamedTuple):
-    """Where pieces of a text begin, in what was made of it and in the text itself."""
+class _Offsets(NamedTuple):
+    """Where pieces of a text begin, after it was rewritten and before."""
 
-    made: list[int]
-    text: list[int]
+    rewritten: list[int]
+    original: list[int]
 
     def before(self, index: int) -> int:
-        """A place in what was made, in the text; one inside of a piece counts from where that begins."""
-        piece = bisect_right(self.made, index) - 1
-        return self.text[piece] + index - self.made[piece]
+        """An index in the rewritten text, in the original; one inside of a piece counts from where that begins."""
+        piece = bisect_right(self.rewritten, index) - 1
+        return self.original[piece] + index - self.rewritten[piece]
 
 
-def _rewrite(text: str, pattern: re.Pattern[str], replacement: Callable[[re.Match[str]], str]) -> tuple[str, _Places]:
+def _rewrite(text: str, pattern: re.Pattern[str], replacement: Callable[[re.Match[str]], str]) -> tuple[str, _Offsets]:
     """The text with every match replaced, by one character at most, and where its pieces are."""
     pieces: list[str] = []
-    places = _Places([0], [0])
+    offsets = _Offsets([0], [0])
     at = made = 0
     for found in pattern.finditer(text):
         new = replacement(found)
         pieces += (text[at : found.start()], new)
         made += found.start() - at
         at = found.end()
-        places.made.extend((made, made + 1) if new else (made,))
-        places.text.extend((found.start(), at) if new else (at,))
+        offsets.rewritten.extend((made, made + 1) if new else (made,))
+        offsets.original.extend((found.start(), at) if new else (at,))
         made += len(new)
     pieces.append(text[at:])
-    return "".join(pieces), places
+    return "".join(pieces), offsets
 
 
 def _character(found: re.Match[str]) -> str:
@@ -293,8 +293,8 @@ def _broken(lower: str, breaks: re.Pattern[str], forms: _Forms) -> list[tuple[in
         return []
     if not (found := forms.find(squeezed)):
         return []
-    _, places = _rewrite(lower, breaks, lambda _: "")
-    return [(places.before(start), places.before(end - 1) + 1) for start, end in found]
+    _, offsets = _rewrite(lower, breaks, lambda _: "")
+    return [(offsets.before(start), offsets.before(end - 1) + 1) for start, end in found]
 
 
 def _cut_out(text: str, spans: list[tuple[int, int]]) -> str:

@@ -28,8 +28,8 @@ async def call(name: str, arguments: dict[str, Any]) -> str:
 def _org() -> Org:
     if sys.argv[1:] == ["salesforce"]:
         return _live()
-    told = Path(COMPANY_FILE)
-    return org_of(json.loads(told.read_text()) if told.exists() else 0)
+    company = Path(COMPANY_FILE)
+    return org_of(json.loads(company.read_text()) if company.exists() else 0)
 
 
 _live = lru_cache(maxsize=1)(SalesforceOrg)

@@ -47,7 +47,7 @@ class PackedWorkdir(os.PathLike[str]):
 
     @property
     def origin(self) -> str:
-        """What tells this workdir from others: its path, or, where it was unpacked, a digest of its content."""
+        """What distinguishes this workdir from others: its path, or, where it was unpacked, a digest of its content."""
         return str(self._folder) if self._packed is None else hashlib.sha256(self._packed).hexdigest()
 
     def drop(self) -> None:

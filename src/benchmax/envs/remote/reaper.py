@@ -9,6 +9,8 @@ on Linux one that loses its parent becomes the child of the nearest ancestor tha
 when the process ends, or the starter does, it kills its children until there are none.
 
 Covered: whatever detaches. Not covered: code that kills its own guard; only a sandbox holds that.
+
+Without psutil: this runs in the interpreter of the environment, which may not have it.
 """
 
 from __future__ import annotations
@@ -30,17 +32,17 @@ _HANG_UP = getattr(select, "POLLRDHUP", 0)
 """Must be asked for; other hang-ups and errors are always reported."""
 
 
-def go_under_guard(line: int, *, tidy: Path | None = None) -> None:
+def go_under_guard(line: int, *, remove: Path | None = None) -> None:
     """Go on in a child of this process, which from now on is its guard; call it before there are threads.
 
-    `line` is the end of a pipe or socket that hangs up when the starter is gone; `tidy` is then removed.
+    `line` is the end of a pipe or socket that hangs up when the starter is gone; then the folder `remove` is removed.
     """
     adopt_orphans()
     end_with_parent(_STARTER_GONE)
     guard = os.getpid()
     child = os.fork()
     if child:
-        _guard(child, line, tidy)
+        _guard(child, line, remove)
     os.setsid()
     end_with_parent(signal.SIGKILL)
     if os.getppid() != guard:  # it died before the line above
@@ -59,14 +61,14 @@ def end_with_parent(number: signal.Signals) -> None:
         kernel.end_with_parent(number)
 
 
-def _guard(child: int, line: int, tidy: Path | None) -> NoReturn:
+def _guard(child: int, line: int, remove: Path | None) -> NoReturn:
     """Wait for the end of the child or of the starter; then end everything, and end like the child."""
     status = None
     try:
         status, abandoned = _wait(child, line)
-        status = _end_children(child, status)
-        if tidy is not None and abandoned:
-            shutil.rmtree(tidy, ignore_errors=True)
+        status = end_children(child, status)
+        if remove is not None and abandoned:
+            shutil.rmtree(remove, ignore_errors=True)
     finally:
         _end_like(status)
 
@@ -106,8 +108,8 @@ def _reap(child: int) -> int | None:
     return found
 
 
-def _end_children(child: int, status: int | None) -> int | None:
-    """Kill until no process is left: children of killed ones become children of this process."""
+def end_children(child: int = 0, status: int | None = None) -> int | None:
+    """Kill until no process is left: orphans become children of this process. Returns the status of `child`."""
     while True:
         for pid in _children(child):
             try:
@@ -124,12 +126,12 @@ def _end_children(child: int, status: int | None) -> int | None:
 
 
 def _children(child: int) -> list[int]:
-    """All children of this process; without /proc, the first."""
+    """All children of this process; without /proc, the one that is known."""
     own, found = str(os.getpid()), []
     try:
         names = [name for name in os.listdir("/proc") if name.isdecimal()]
     except OSError:
-        return [child]
+        return [child] if child else []
     for name in names:
         try:
             with open(f"/proc/{name}/stat", "rb") as file:

@@ -28,13 +28,13 @@ class Topic:
     """What else an article says."""
 
 
-def _topic(told: Mapping[str, Any]) -> Topic:
-    if "numbers" in told:
-        least, most = told["numbers"]
+def _topic(written: Mapping[str, Any]) -> Topic:
+    if "numbers" in written:
+        least, most = written["numbers"]
         values = tuple(map(str, range(least, most + 1)))
     else:
-        values = tuple(map(" ".join, product(*told["places"])))
-    return Topic(told["title"], values, told["rule"], told["asked"], told["background"])
+        values = tuple(map(" ".join, product(*written["places"])))
+    return Topic(written["title"], values, written["rule"], written["asked"], written["background"])
 
 
 TOPICS = tuple(map(_topic, words.TOPICS))

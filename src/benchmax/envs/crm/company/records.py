@@ -141,8 +141,8 @@ class _Builder:
                 Family=family, ProductCode=f"{noun[:2].upper()}-{self._rng.randrange(100, 999)}", IsActive=True,
             )  # fmt: skip
             self._sold[product["Id"]] = product
-        for name, told in words.ISSUES.items():
-            self._add("Issue__c", Name=name, Description__c=told)
+        for name, text in words.ISSUES.items():
+            self._add("Issue__c", Name=name, Description__c=text)
 
     def _orders(self) -> None:
         """Two thirds of the accounts' first orders lie early, so that there is something to complain about."""

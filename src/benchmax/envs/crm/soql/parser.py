@@ -63,10 +63,10 @@ class Parser:
 
     def unexpected(self, hint: str = "") -> QueryError:
         token = self.next
-        told = "unexpected end of the query" if token.kind == "end" else f"unexpected token: {token.text[:40]!r}"
+        problem = "unexpected end of the query" if token.kind == "end" else f"unexpected token: {token.text[:40]!r}"
         if token.kind == "word" and token.text.upper() in _UNCOVERED:
             hint = f"{token.text.upper()} is not supported here"
-        return malformed(f"{told}; {hint}" if hint else told)
+        return malformed(f"{problem}; {hint}" if hint else problem)
 
     def end(self) -> None:
         if self.next.kind != "end":

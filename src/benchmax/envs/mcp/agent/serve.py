@@ -33,11 +33,12 @@ from benchmax.config import home
 from benchmax.envs.mcp.agent.auth import MIN_SECRET_CHARS
 from benchmax.envs.mcp.agent.connection import make_app
 from benchmax.envs.mcp.agent.node import Node
-from benchmax.envs.mcp.fork.children import end_children, require_linux
+from benchmax.envs.mcp.fork.children import require_linux
 from benchmax.envs.mcp.server_config import memory_bytes
 from benchmax.envs.mcp.setup.cache import SetupCache
 from benchmax.envs.mcp.setup.install import Installed, install
 from benchmax.envs.mcp.workdir import Workdir, read_workdir
+from benchmax.envs.remote.reaper import end_children
 from benchmax.errors import BenchmaxError, UsageError
 from benchmax.files.temp_dirs import make_owned_dir, remove_orphaned_dirs, remove_tree
 from benchmax.sandbox.inside import kernel

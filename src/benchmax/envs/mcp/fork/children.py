@@ -1,29 +1,14 @@
-"""The processes that an agent has started, and what they left behind."""
+"""The processes that an agent has started, and whether this system has what starting them takes."""
 
 from __future__ import annotations
 
 import os
 import socket
 import sys
-from contextlib import suppress
 
 import psutil
 
 from benchmax.errors import UsageError
-from benchmax.sandbox.inside import kernel
-
-MOST_GENERATIONS = 20
-
-
-def end_children() -> None:
-    """Kill all that this process started, and the orphans that this makes its children; for an agent that ends."""
-    for _ in range(MOST_GENERATIONS):
-        if not (children := psutil.Process().children()):
-            return
-        for child in children:
-            kernel.kill_group(child.pid)
-            with suppress(OSError):  # another thread waited for it
-                os.waitpid(child.pid, 0)
 
 
 def living_children() -> list[int]:

@@ -49,7 +49,7 @@ def open_articles() -> Index:
 
 @lru_cache(maxsize=4)
 def _opened(folder: Path, fetched: int) -> World:
-    """`fetched` tells one fetch from the next."""
+    """`fetched` changes with every fetch."""
     try:
         content = json.loads((folder / FACTS).read_text("utf-8"))
     except (OSError, ValueError):
