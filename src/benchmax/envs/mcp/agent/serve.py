@@ -33,7 +33,6 @@ from benchmax.config import home
 from benchmax.envs.mcp.agent.auth import MIN_SECRET_CHARS
 from benchmax.envs.mcp.agent.connection import make_app
 from benchmax.envs.mcp.agent.node import Node
-from benchmax.envs.mcp.fork.children import require_linux
 from benchmax.envs.mcp.server_config import memory_bytes
 from benchmax.envs.mcp.setup.cache import SetupCache
 from benchmax.envs.mcp.setup.install import Installed, install
@@ -187,7 +186,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     logging.basicConfig(level=logging.WARNING, format="%(message)s", stream=sys.stderr)
     root: Path | None = None
     try:
-        require_linux()
+        _require_linux()
         kernel.set_visible(False)
         kernel.adopt_orphans()
         hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
@@ -206,6 +205,15 @@ def main(arguments: Sequence[str] | None = None) -> int:
             end_children()  # what setup.sh left running
             remove_tree(root)
     return 0
+
+
+def _require_linux() -> None:
+    """UsageError on a system without the calls that a sandbox makes."""
+    if not hasattr(socket, "SOCK_SEQPACKET") or not hasattr(os, "pipe2") or not hasattr(os, "memfd_create"):
+        raise UsageError(
+            f"MCP servers run on Linux, not on {sys.platform}. Start an agent on a Linux machine, and use it here with "
+            "ManualProvisioner."
+        )
 
 
 def _make_root(options: argparse.Namespace) -> Path:

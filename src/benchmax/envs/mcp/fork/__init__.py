@@ -5,7 +5,6 @@ preload         imports a server's packages in it, and leaves out those that a f
 warm_up         has an SDK speak once before servers are forked
 python_program  which commands can be forked
 read_rules      which paths a server or a reward function may read
-children        what the agent itself has started
 
 preload and warm_up run under the server's own interpreter, Python 3.9 or later, with the standard library alone: they
 import nothing of benchmax. What holds a process is in `benchmax.sandbox`.

@@ -19,7 +19,8 @@ from pathlib import Path
 from time import monotonic
 from typing import Any
 
-from benchmax.envs.mcp.fork.children import living_children
+import psutil
+
 from benchmax.envs.mcp.setup.cache import CacheEntry, SetupCache, changes_since, snapshot
 from benchmax.envs.mcp.workdir import SETUP_FILE, Workdir, open_to_servers
 from benchmax.errors import EnvDefinitionError
@@ -110,11 +111,18 @@ def _open_up(above: Path, *folders: Path) -> None:
 async def _leaves_programs() -> bool:
     """Whether a program that setup.sh started still runs; as an orphan it is a child of this process."""
     until = monotonic() + _END_SECONDS
-    while living_children():
+    while any(map(_is_alive, psutil.Process().children())):
         if monotonic() > until:
             return True
         await asyncio.sleep(0.05)
     return False
+
+
+def _is_alive(process: psutil.Process) -> bool:
+    try:
+        return bool(process.status() != psutil.STATUS_ZOMBIE)
+    except psutil.NoSuchProcess:
+        return False
 
 
 async def _run_in(folder: Path, root: Path) -> None:
