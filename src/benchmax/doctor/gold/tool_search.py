@@ -22,7 +22,6 @@ from time import perf_counter
 from typing import TypeAlias
 
 from benchmax.doctor.gold.answer_formats import PLAIN, Form, asked_forms
-from benchmax.doctor.gold.answer_search import FULL_REWARD
 from benchmax.doctor.gold.call_values import (
     USUAL_NUMBER,
     Arguments,
@@ -40,6 +39,7 @@ from benchmax.doctor.probe_player import PlayedAnswer, Probe, ProbePlayer
 from benchmax.doctor.tool_arguments import properties_of
 from benchmax.envs.reward_helpers import content_text
 from benchmax.envs.types import Example, ToolCall, ToolDefinition
+from benchmax.metrics import is_full, pays_more
 from benchmax.models.scripted import ScriptedModel
 from benchmax.rollouts.play import new_rollout, open_rollout
 from benchmax.rollouts.toolbox import BadToolCall, Toolbox, as_result
@@ -92,12 +92,15 @@ class Path:
 
 @dataclass(frozen=True, slots=True)
 class Goal:
-    """A row to solve: `answer`, said after the right calls, earns more than `least`."""
+    """A row to solve: what `answer`, or what a tool said, earns after the right calls."""
 
     example: Example
     truth: str | None
     answer: str
-    least: float
+    floor: float
+    """What nonsense earns."""
+    without_calls: float
+    """What the answer earns without calls; where none is known, the floor, and at least 0."""
 
 
 Solution: TypeAlias = tuple[Path, float]
@@ -123,13 +126,10 @@ class ProgramSearch:
     def over(self) -> bool:
         return perf_counter() - self._began > self._seconds
 
-    async def solve(
-        self, example: Example, truth: str | None, answer: str, least: float
-    ) -> tuple[list[ToolCall], str, float] | None:
-        """The calls after which `answer`, or what a tool said, earns more than `least`, that text and what it earns."""
+    async def solve(self, goal: Goal) -> tuple[list[ToolCall], str, float] | None:
+        """The calls, the text that earns after them, and what it earns; None when they help in none of the ways."""
         ways = {"look up": self._look_up, "query": self._query, "do": self._do, "quote": self._quote}
         self._began = perf_counter()
-        goal = Goal(example, truth, answer, least)
         try:
             # The way that solved the last row goes first.
             for name in sorted(ways, key=lambda name: name != self.last):
@@ -138,7 +138,7 @@ class ProgramSearch:
                     path, reward = found
                     self.last = name
                     self.solved_with.update((at, step.pattern) for at, step in enumerate(path.steps))
-                    return path.calls, path.answer or answer, reward
+                    return path.calls, path.answer or goal.answer, reward
             return None
         finally:
             self._seconds -= perf_counter() - self._began
@@ -163,7 +163,7 @@ class ProgramSearch:
             return found
         pages = [{**given, counted[0]: at} for at in range(1, given[counted[0]] + 1)]
         steps = [Step(ToolCall(last.call.name, json.dumps(page, ensure_ascii=False)), last.places) for page in pages]
-        return await self._solves(goal, Path([*before, *steps], path.results), reward - 1e-9) or found
+        return await self._solves(goal, Path([*before, *steps], path.results), reward) or found
 
     async def _follow(self, goal: Goal, eager: bool) -> Solution | None:
         frontier = [Path()]
@@ -251,7 +251,7 @@ class ProgramSearch:
             return None
         self._done = [step.pattern for step in found[0].steps], found[1]
         halves = self._by_halves(goal.example, found[0])
-        return found if halves is None else await self._solves(goal, halves, found[1] - 1e-9) or found
+        return found if halves is None else await self._solves(goal, halves, found[1]) or found
 
     async def _again(self, goal: Goal) -> Solution | None:
         """The calls that solved the last row, with this one's values in the same places."""
@@ -259,7 +259,7 @@ class ProgramSearch:
         steps = {step.pattern: step for step in self._actions(goal.example, Path())}
         path = Path([steps[pattern] for pattern in patterns if pattern in steps])
         whole = patterns and len(path.steps) == len(patterns)
-        return await self._solves(goal, path, earned - 1e-9) if whole else None
+        return await self._solves(goal, path, earned) if whole else None
 
     async def _for_each(self, goal: Goal) -> Solution | None:
         """The calls that the row holds, or one with each entry of a list of it; then a tool to end, if there is one."""
@@ -269,7 +269,7 @@ class ProgramSearch:
         lists += [[_step(tool, made) for made in each] for tool in self.tools for each in one_for_each(tool, example)]
         paths = [Path([*steps, *end]) for steps in lists for end in ([], *([step] for step in last))]
         best = max(await self._earning(goal, paths), key=lambda each: each[1], default=None)
-        return best if best is not None and best[1] > goal.least + 4e-9 else None
+        return best if best is not None and pays_more(best[1], goal.without_calls) else None
 
     def _by_halves(self, example: Example, path: Path) -> Path | None:
         """The way to a hidden number by the middle of what is left; None where the call holds no such number."""
@@ -297,7 +297,7 @@ class ProgramSearch:
     async def _raise(self, goal: Goal) -> Solution | None:
         """Extend the best paths while the reward rises; where a single call does not help, repeat it."""
         best: Solution | None = None
-        least = goal.least + 4e-9  # a call that changes nothing is not kept
+        least = goal.without_calls  # a call that changes nothing is not kept
         beam: list[Solution] = [(Path(), least)]
         plays = 0
         for _ in range(MOST_ACTIONS):
@@ -308,11 +308,11 @@ class ProgramSearch:
                 tried += await self._earning(goal, [Path([*path.steps, step]) for step in steps])
                 plays += len(steps)
             tried.sort(key=lambda each: -each[1])
-            if tried and tried[0][1] > (best[1] if best else least) + 1e-9:
+            if tried and pays_more(tried[0][1], best[1] if best else least):
                 best = tried[0]
             elif best is not None:
                 return best
-            if best and best[1] >= FULL_REWARD:
+            if best and is_full(best[1]):
                 return best
             if plays > MOST_PLAYS or self.over:
                 break
@@ -338,7 +338,7 @@ class ProgramSearch:
         for step in self._actions(goal.example, Path())[:BEAM]:
             paid = await self._earning(goal, [Path([step] * times) for times in range(2, MOST_REPEATS + 1)])
             best = max(paid, key=lambda each: each[1], default=None)  # of equal ones the shortest
-            if best is not None and best[1] > least:
+            if best is not None and pays_more(best[1], least):
                 return best
         return None
 
@@ -355,7 +355,11 @@ class ProgramSearch:
         ]
         probes = [Probe(str(at), text, ((path.steps[-1].call,),)) for at, (path, text) in enumerate(told)]
         played = await self.player.play(goal.example, probes) if probes else []
-        paid = [(each.total, each) for each in played if each.total is not None and each.total > goal.least + 4e-9]
+        paid = [
+            (each.total, each)
+            for each in played
+            if each.total is not None and pays_more(each.total, goal.without_calls)
+        ]
         if not paid:
             return None
         reward, best = max(paid, key=lambda each: each[0])
@@ -369,9 +373,11 @@ class ProgramSearch:
         return f"{self.player.host.env.system_prompt}\n{question(example)}"
 
     async def _solves(self, goal: Goal, path: Path, least: float | None = None) -> Solution | None:
-        """The path and what the answer earns after it, where that is more than the goal asks, or at least `least`."""
+        """The path and what the answer earns after it, where that is more than nonsense and at least `least`: what the
+        answer earns without calls, unless another is given."""
+        least = goal.without_calls if least is None else least
         for _, reward in await self._earning(goal, [path]):
-            if reward > goal.least if least is None else reward >= least:
+            if pays_more(reward, goal.floor) and not pays_more(least, reward):
                 return path, reward
         return None
 
