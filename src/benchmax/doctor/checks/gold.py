@@ -164,9 +164,9 @@ def _other_column(evidence: Evidence) -> Iterator[Finding]:
 def unasked_form(evidence: Evidence) -> Iterator[Finding]:
     yield from _punished_thought(evidence)
     found, best = evidence.gold, evidence.gold.best
-    told = asked_forms(evidence.system_prompt)
+    in_system_prompt = asked_forms(evidence.system_prompt)
     # Labels, keys and quotes in a row's own text are mostly those of its data: `Question: …`, `{"id": 3}`.
-    forms = [form for form in found.asked if form in told or _MARKS.match(form.template)]
+    forms = [form for form in found.asked if form in in_system_prompt or _MARKS.match(form.template)]
     if best is None or best.label == OWN_GOLD or not found.works or evidence.gold_doubtful:
         return
     if not forms or best.form in found.asked:
@@ -189,8 +189,8 @@ def unasked_form(evidence: Evidence) -> Iterator[Finding]:
 def _unmentioned_form(evidence: Evidence) -> Iterator[Finding]:
     """Nothing earns without marks that the prompt does not mention."""
     found, best = evidence.gold, evidence.gold.best
-    told = (not is_unmentioned(best.form, evidence.prompt(example)) for example in evidence.sample) if best else ()
-    if best is None or any(told) or not evidence.system_prompt.strip():
+    mentioned = (not is_unmentioned(best.form, evidence.prompt(example)) for example in evidence.sample) if best else ()
+    if best is None or any(mentioned) or not evidence.system_prompt.strip():
         return  # that there is no system prompt is reported by system-prompt-missing
     plain = [paid for way, paid in found.earned.items() if way.label == best.label and way.form is PLAIN]
     if plain and not pays_more(max(plain), found.floor):
