@@ -174,6 +174,9 @@ def _forecast(signal: Signal) -> None:
         signal.ready = True
         signal.forecast = f"The model solves it already: its samples earn {signal.reward:.2f} of {most:.2f}."
         signal.advice = "Take harder rows; there is little left to learn here."
+    elif signal.samples < 2:
+        signal.forecast = "One sample a prompt does not show whether it can learn: answers to one prompt must differ."
+        signal.advice = "--group-size 8 measures it."
     elif signal.spread < LEAST_SPREAD and (signal.chance or 0.0) >= LEAST_CHANCE:
         signal.learns = True
         few = f"Only {share}" if signal.spread else f"None of {signal.groups} groups had signal"

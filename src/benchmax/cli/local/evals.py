@@ -24,7 +24,7 @@ from benchmax.cli.progress import progress
 from benchmax.cli.project import ApiKeyVar, BaseUrl, EnvArgs, Lenient, Sandbox, refuse_server_without_model
 from benchmax.cli.tables import print_comparison, print_report
 from benchmax.envs.base_env import BaseEnv
-from benchmax.envs.composed.parts import is_composed, part_name, split_parts
+from benchmax.envs.composed.parts import short_name
 from benchmax.envs.loading import load_env_class, make_env, parse_env_args
 from benchmax.errors import NotFoundError, UsageError
 from benchmax.evaluation.compare import compare as compare_rollouts
@@ -160,9 +160,7 @@ def _refuse_other_arguments(context: typer.Context) -> None:
 
 
 def _new_directory(env: str) -> Path:
-    file = Path(env.partition(":")[0]).stem.rpartition(".")[2] or "env"
-    name = "-".join(map(part_name, split_parts(env)))[:60] if is_composed(env) else file
-    first = Path("runs") / f"eval-{name}-{datetime.now():%Y%m%d-%H%M%S}"
+    first = Path("runs") / f"eval-{short_name(env)}-{datetime.now():%Y%m%d-%H%M%S}"
     others = (first.with_name(f"{first.name}-{number}") for number in count(2))  # begun in the same second
     return first if not first.exists() else next(each for each in others if not each.exists())
 
