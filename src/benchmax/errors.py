@@ -176,6 +176,11 @@ def clean(text: str) -> str:
     return text[:ERROR_CHARS].encode("utf-8", "replace").decode("utf-8")
 
 
+def plural(number: int, noun: str) -> str:
+    """1 example, 2 examples."""
+    return f"{number:,} {noun}" if number == 1 else f"{number:,} {noun}s"
+
+
 def did_you_mean(name: str, known: Iterable[str]) -> str:
     """`Did you mean 'x'?` for a name that is nearly a known one, else an empty text: advice that many errors give."""
     import difflib  # only for a message

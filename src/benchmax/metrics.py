@@ -144,8 +144,10 @@ PART_METRICS = (REWARD, SOLVE_RATE, PASS_AT_K, MAX_AT_K, RESPONSE_TOKENS, TURNS,
 """Those that are recorded for each part of a composed environment as well (`of_part`)."""
 
 FULL_REWARD = 1.0
-EQUAL_REWARDS = 1e-6
-"""Rewards closer than this count as equal when a rollout is judged solved."""
+FULL_WITHIN = 1e-6
+"""What a full reward may lack: a judge's score, or a mean of components, is seldom exact."""
+EQUAL_WITHIN = 1e-9
+"""Rewards closer than this are equal: they differ by rounding."""
 
 
 Primary = str | Mapping[str, str | None] | None
@@ -174,7 +176,17 @@ def solved(rollout: Scored, primary: Primary = None, full: float = FULL_REWARD) 
     """Whether a rollout solved its task: it earned the full task reward. The only definition: `solve_rate` and
     `pass@k` of training and evaluation, and the curriculum, count with it."""
     reward = task_reward(rollout, primary)
-    return reward is not None and reward >= full - EQUAL_REWARDS
+    return reward is not None and is_full(reward, full)
+
+
+def is_full(reward: float, full: float = FULL_REWARD) -> bool:
+    """Whether a reward is all there is to earn."""
+    return reward >= full - FULL_WITHIN
+
+
+def pays_more(reward: float, other: float) -> bool:
+    """Whether a reward is higher than another one."""
+    return reward > other + EQUAL_WITHIN
 
 
 def component(name: str) -> str:

@@ -17,6 +17,7 @@ from typing import Any, NamedTuple, TypeVar
 
 from benchmax.adapters.engine_model import Ask, Drawn
 from benchmax.adapters.env_session import EnvSession
+from benchmax.cross_loop import LoopCalls, settle
 
 T = TypeVar("T")
 Generate = Callable[[Sequence[Ask]], Sequence[Drawn]]
@@ -72,19 +73,10 @@ class BatchedEngine:
         batch = [pending for pending in batch if not pending.future.cancelled()]
         if not batch:
             return
+        answers: list[tuple[Drawn | None, Exception | None]]
         try:
-            drawn = list(self._generate([pending.ask for pending in batch]))
+            answers = [(drawn, None) for drawn in self._generate([pending.ask for pending in batch])]
         except Exception as error:
-            for pending in batch:
-                _settle(pending.future, pending.future.set_exception, error)
-            return
-        for pending, each in zip(batch, drawn, strict=True):
-            _settle(pending.future, pending.future.set_result, each)
-
-
-def _settle(future: asyncio.Future[Drawn], how: Callable[[Any], None], what: object) -> None:
-    def settle() -> None:
-        if not future.done():  # its rollout may have run out of time
-            how(what)
-
-    future.get_loop().call_soon_threadsafe(settle)
+            answers = [(None, error)] * len(batch)
+        for pending, answer in zip(batch, answers, strict=True):
+            LoopCalls.of(pending.future.get_loop()).schedule(settle, pending.future, *answer)

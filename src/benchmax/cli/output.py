@@ -116,11 +116,6 @@ def shorten(text: object, most: int = 80) -> str:
     return line if len(line) <= most else line[: most - 1] + "…"
 
 
-def plural(number: int, noun: str) -> str:
-    """1 example, 2 examples."""
-    return f"{number:,} {noun}" if number == 1 else f"{number:,} {noun}s"
-
-
 def status_word(status: str) -> str:
     """A run's status as people and the console call it; the wire calls a stopped run cancelled."""
     return "stopped" if status == "cancelled" else status

@@ -120,6 +120,11 @@ def project_config(cls: type[BaseEnv], name: str, keys: Sequence[str]) -> Mappin
     return config
 
 
+def refuse_server_without_model(base_url: str | None, model: str | None) -> None:
+    if base_url and not model:
+        raise UsageError(f"--base-url {base_url} needs --model: name the model that the server should use.")
+
+
 def rereadable(source: Source) -> Source:
     """Rows that can be read more than once."""
     return list(source) if isinstance(source, Iterator) else source

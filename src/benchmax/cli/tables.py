@@ -8,7 +8,8 @@ from pathlib import Path
 from rich.console import Console
 from rich.table import Table
 
-from benchmax.cli.output import plural, print_table, safe, shorten, stdout
+from benchmax.cli.output import print_table, safe, shorten, stdout
+from benchmax.errors import plural
 from benchmax.evaluation.compare import Comparison
 from benchmax.evaluation.report import Reason, Report
 from benchmax.evaluation.statistics import Estimate

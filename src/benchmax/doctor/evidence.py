@@ -15,9 +15,12 @@ from benchmax.envs.base_env import BaseEnv, overrides
 from benchmax.envs.datasets.load import DatasetReport
 from benchmax.envs.datasets.rows import RowIssue
 from benchmax.envs.types import Example, ToolDefinition
+from benchmax.metrics import pays_more
 
 TOLERANCE = 0.02
 """Share of the gold reward below which two scores count as the same."""
+LEAST_NOISE = 1e-6
+"""A difference between rewards of the same answer that is no rounding."""
 ERRATIC = 0.5
 """Share of the largest reward by which the same answer must differ, for nothing to be measured by it."""
 
@@ -200,7 +203,7 @@ class Evidence:
     def erratic(self) -> bool:
         """Whether the same answer earns so differently that what another one earns says nothing."""
         scale = max((abs(total_of(each)) for each in self.scored), default=0.0)
-        return self.noise > 1e-6 and self.noise >= ERRATIC * scale
+        return self.noise > LEAST_NOISE and self.noise >= ERRATIC * scale
 
     def twin(self, example: Example) -> Example | None:
         """Another example that asks the same, and says so in nothing that the model or its tools can see."""
@@ -247,7 +250,7 @@ class Evidence:
     def gold_works(self) -> bool:
         """Whether the gold answer earns more than answers without content, so that others can be measured by it."""
         gold = self.mean("gold")
-        return gold is not None and gold > self.floor + 1e-9 and not self.gold_doubtful
+        return gold is not None and pays_more(gold, self.floor) and not self.gold_doubtful
 
     @property
     def gold_doubtful(self) -> bool:

@@ -196,8 +196,8 @@ class EvidenceCollector:
         seconds = self.evidence.pace.probe_seconds * GOLD_SHARE
         demonstrator = Demonstrator(self.player, self.gold, self.tools and self.evidence.tools, seconds)
         wanted = SCRIPT if demonstrator.scripted else SEARCHED
-        told = any(self.gold.calls_of(example) for example in self.evidence.sample)
-        for example in self.evidence.sample if not told else ():
+        known = any(self.gold.calls_of(example) for example in self.evidence.sample)
+        for example in self.evidence.sample if not known else ():
             found = await demonstrator.solve(example)
             if found is not None and found.source == wanted and isinstance(found.turns[-1], str):
                 self._golds[example["id"]] = self.gold.learn(example, found.turns, found.reward)

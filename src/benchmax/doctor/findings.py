@@ -9,6 +9,7 @@ from typing import Any, Literal, TypeAlias
 
 from benchmax.doctor.interpreter_watch import InterpreterHeld
 from benchmax.envs.datasets.rows import one_line
+from benchmax.errors import plural
 
 Severity: TypeAlias = Literal["error", "warning", "info"]
 SEVERITIES: tuple[Severity, ...] = ("error", "warning", "info")
@@ -155,10 +156,10 @@ class Diagnosis:
 
     def summary(self) -> str:
         ran = len(self.checks) - len(self.skipped)
-        verdict = "no errors" if self.ok else _count(len(self.errors), "error")
+        verdict = "no errors" if self.ok else plural(len(self.errors), "error")
         return (
-            f"{self.env}: {verdict}, {_count(len(self.warnings), 'warning')}; {ran} checks "
-            f"on {_count(self.examples, 'example')} of {_count(self.rows, 'row')} in {self.seconds:.1f} s"
+            f"{self.env}: {verdict}, {plural(len(self.warnings), 'warning')}; {ran} checks "
+            f"on {plural(self.examples, 'example')} of {plural(self.rows, 'row')} in {self.seconds:.1f} s"
         )
 
     def __str__(self) -> str:
@@ -179,7 +180,3 @@ def held_interpreter(env: str, held: InterpreterHeld) -> Diagnosis:
 
 def by_severity(findings: Sequence[Finding]) -> list[Finding]:
     return sorted(findings, key=lambda finding: SEVERITIES.index(finding.severity))
-
-
-def _count(number: int, noun: str) -> str:
-    return f"{number:,} {noun}" if number == 1 else f"{number:,} {noun}s"

@@ -26,7 +26,7 @@ MEASURED = 8
 MOST_TOKENS = 256
 """Tokens in one turn."""
 
-OnGroup = Callable[[int, int], None]
+OnProgress = Callable[[int, int], None]
 """Receives how many groups are done, and of how many."""
 
 
@@ -39,7 +39,7 @@ async def first_samples(
     samples: int = SAMPLES,
     max_tokens: int = MOST_TOKENS,
     seed: int = 0,
-    on_group: OnGroup = lambda done, of: None,
+    on_group: OnProgress = lambda done, of: None,
     known: Mapping[str, Known] | None = None,
 ) -> Signal:
     """Play a few examples several times each, and forecast whether training would learn."""

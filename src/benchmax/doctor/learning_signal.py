@@ -13,11 +13,9 @@ from typing import Any
 
 from benchmax.doctor.gold.answer_formats import Form
 from benchmax.envs.reward_helpers import extract_completion_text
+from benchmax.metrics import is_full, pays_more
 from benchmax.rollouts.record import Rollout
 
-EQUAL_REWARDS = 1e-9
-SOLVED_WITHIN = 1e-6
-"""An answer within this of the most there is to earn counts as solved."""
 LEAST_SPREAD = 0.1
 """Share of groups that must contain a difference, for learning to start."""
 LEAST_REACH = 0.5
@@ -135,8 +133,8 @@ def measure(groups: Sequence[Sequence[Rollout]], known: Known = Known(), *, tool
         signal.reward = fmean(reward for rewards in scored for reward in rewards)
         signal.best = fmean(map(max, scored))
         signal.most = max(map(max, scored))
-        signal.spread = fmean(max(rewards) - min(rewards) > EQUAL_REWARDS for rewards in scored)
-        signal.pass_at_k = fmean(most > known.floor and max(rewards) >= most - SOLVED_WITHIN for rewards in scored)
+        signal.spread = fmean(pays_more(max(rewards), min(rewards)) for rewards in scored)
+        signal.pass_at_k = fmean(most > known.floor and is_full(max(rewards), most) for rewards in scored)
     _forecast(signal)
     return signal
 
@@ -176,6 +174,9 @@ def _forecast(signal: Signal) -> None:
         signal.ready = True
         signal.forecast = f"The model solves it already: its samples earn {signal.reward:.2f} of {most:.2f}."
         signal.advice = "Take harder rows; there is little left to learn here."
+    elif signal.samples < 2:
+        signal.forecast = "One sample a prompt does not show whether it can learn: answers to one prompt must differ."
+        signal.advice = "--group-size 8 measures it."
     elif signal.spread < LEAST_SPREAD and (signal.chance or 0.0) >= LEAST_CHANCE:
         signal.learns = True
         few = f"Only {share}" if signal.spread else f"None of {signal.groups} groups had signal"

@@ -12,20 +12,21 @@ import json
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, fields, replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from benchmax import limits
-from benchmax.envs.base_env import BaseEnv
 from benchmax.envs.composed.parts import with_full_paths
-from benchmax.envs.datasets.load import ExampleSet, load_examples
-from benchmax.envs.loading import check_arguments, find_rows, load_env_class
+from benchmax.envs.datasets.load import ExampleSet
 from benchmax.errors import NotFoundError, RecordError, UsageError
 from benchmax.files.atomic import write_json
 from benchmax.files.digests import file_sha256
 from benchmax.models.base import Sampling
-from benchmax.models.registry import located_model
+from benchmax.models.registry import GOLD, located_model
 from benchmax.rollouts.log import read_rollouts
 from benchmax.rollouts.settings import RolloutSettings
+
+if TYPE_CHECKING:
+    from benchmax.envs.remote.open_environment import NamedEnv
 
 CONFIG, ROLLOUTS, REPORT = "eval.json", "rollouts.jsonl", "report.json"
 MADE_FOR = "made_for"
@@ -38,7 +39,7 @@ class EvalSpec:
     env: str
     env_args: dict[str, Any] = field(default_factory=dict)
     data: str | None = None
-    model: str = "scripted:gold"
+    model: str = GOLD
     base_url: str | None = None
     api_key_var: str | None = None
     rows: int | None = None
@@ -57,13 +58,15 @@ class EvalSpec:
     data_sha256: str | None = None
     """Of the rows, when they are a file."""
 
-    def env_class(self) -> type[BaseEnv]:
-        return load_env_class(self.env, self.folder)
+    def load(self) -> tuple[NamedEnv, ExampleSet]:
+        """The environment and the examples to play; raises when either cannot be used.
 
-    def examples(self, env_class: type[BaseEnv]) -> ExampleSet:
-        """The examples to play; raises when the environment cannot be constructed or rows cannot be used."""
-        check_arguments(env_class, self.env_args)
-        return load_examples(find_rows(env_class, self.data), env_class, limit=self.rows, lenient=self.lenient)
+        Called outside of an event loop, for that cannot be interrupted while code or rows hang.
+        """
+        from benchmax.envs.remote.open_environment import open_named_env
+
+        named = open_named_env(self.env, self.env_args, lenient=self.lenient, sandbox=self.sandbox, folder=self.folder)
+        return named, named.read(self.data, 0, self.rows)
 
     def settings(self) -> RolloutSettings:
         sampling = Sampling(**self.sampling)

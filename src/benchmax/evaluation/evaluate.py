@@ -7,11 +7,12 @@ from collections.abc import Callable, Iterable, Mapping
 from contextlib import aclosing, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from benchmax import limits
 from benchmax.envs.base_env import primary_key
 from benchmax.envs.types import Example
-from benchmax.evaluation.directory import REPORT, ROLLOUTS, claim
+from benchmax.evaluation.directory import REPORT, ROLLOUTS, EvalSpec, claim
 from benchmax.evaluation.report import Report, summarise
 from benchmax.files.atomic import write_json
 from benchmax.memory import gc_frozen
@@ -22,6 +23,9 @@ from benchmax.rollouts.host import EnvHost
 from benchmax.rollouts.log import RolloutLog, latest_rollouts
 from benchmax.rollouts.record import Rollout
 from benchmax.rollouts.settings import RolloutSettings
+
+if TYPE_CHECKING:
+    from benchmax.envs.remote.open_environment import NamedEnv
 
 
 @dataclass(slots=True)
@@ -82,6 +86,23 @@ async def evaluate(
     if directory:
         write_json(directory / REPORT, report.to_dict())
     return Evaluation(report, rollouts, len(listed) - len(unique))
+
+
+async def evaluate_named(
+    spec: EvalSpec,
+    env: NamedEnv,
+    examples: Iterable[Example],
+    model: ModelClient,
+    directory: Path,
+    on_rollout: Callable[[Rollout], None] | None = None,
+) -> Evaluation:
+    """Carry out an evaluation that a spec names, or what is left of it, in its directory."""
+    async with model, EnvHost(env.make) as host:
+        spec.save(directory)
+        return await evaluate(
+            host, examples, model, spec.settings(), group_size=spec.group_size, concurrency=spec.concurrency,
+            directory=directory, on_rollout=on_rollout,
+        )  # fmt: skip
 
 
 def _unfinished(

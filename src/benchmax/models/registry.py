@@ -30,6 +30,7 @@ Say = Callable[[str], None]
 MOST_UNKNOWN = 0.9
 """Share of examples without a gold answer above which `scripted:gold` measures nothing."""
 _SCRIPTED = "scripted:"
+GOLD = f"{_SCRIPTED}gold"
 
 
 def open_model(
@@ -44,9 +45,9 @@ def open_model(
     """The client for `spec`."""
     if api_key_var is not None and not os.environ.get(api_key_var):
         raise UsageError(f"The variable {api_key_var} is not set. Set it to the server's key, or name another.")
-    if spec == f"{_SCRIPTED}gold":
+    if spec == GOLD:
         return gold_model(env_class, examples)
-    if spec.startswith(_SCRIPTED):
+    if is_scripted(spec):
         return ScriptedModel(spec.removeprefix(_SCRIPTED), name=spec)
     if (scheme := _plugin_scheme(spec)) is not None:
         added: ModelClient = plugins.load("models", scheme)(spec.removeprefix(f"{scheme}:"))
@@ -90,7 +91,12 @@ def _absolute(path: str) -> str:
 
 
 def _is_local(spec: str, base_url: str | None) -> bool:
-    return base_url is None and not spec.startswith(_SCRIPTED) and _plugin_scheme(spec) is None
+    return base_url is None and not is_scripted(spec) and _plugin_scheme(spec) is None
+
+
+def is_scripted(spec: str) -> bool:
+    """Whether the answers are given, and no model writes them."""
+    return spec.startswith(_SCRIPTED)
 
 
 def _plugin_scheme(spec: str) -> str | None:
@@ -150,7 +156,7 @@ def gold_model(env_class: type[BaseEnv], examples: Iterable[Example]) -> Scripte
         made = sum(message.get("role") == "assistant" for message in messages[begun:])
         return calls[made] if made < len(calls) else env_class.gold_completion(example) or ""
 
-    return ScriptedModel(answer, name="scripted:gold")
+    return ScriptedModel(answer, name=GOLD)
 
 
 def _knows(env_class: type[BaseEnv], example: Example) -> bool:

@@ -5,6 +5,7 @@ config ─▶ loop ─▶ sampling ──groups of rollouts──▶ learning (a
             └──▶ rundir: metrics, rollouts, events, checkpoints  ◀── watch               └──▶ export, open_checkpoint
 
     start           train a new run, resume one that stopped; start reading here
+    ending          what ended a run, and would end it again
     task            what a run trains on: an environment and its rows
     loop            evaluate, sample, learn, push, repeat; progress is what it remembers, interrupts how it stops
     sampling        where rollouts come from

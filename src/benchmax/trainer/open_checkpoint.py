@@ -25,6 +25,8 @@ if TYPE_CHECKING:
     from benchmax.trainer.config import TrainConfig
     from benchmax.trainer.learning.policy import Policy
 
+BASE = "base"
+"""In place of a checkpoint: the model a run began with."""
 TRIES = 3
 """A run that trains may replace a checkpoint by the next one while it is read."""
 
@@ -61,6 +63,13 @@ def pin_checkpoint(text: str) -> str:
     from benchmax.trainer.checkpoint import choose_checkpoint
 
     return f"{run.absolute()}:{choose_checkpoint(run, checkpoint or 'best').path.name}"
+
+
+def open_run_model(run: Path, which: str, base: str, **options: Any) -> LocalModel:
+    """The model a run made, as it was at a checkpoint, or with "base" the model `base` that it began with."""
+    from benchmax.inference.local_model import LocalModel
+
+    return LocalModel.load(base, **options) if which == BASE else open_checkpoint(run, which, **options)
 
 
 def open_checkpoint(

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from benchmax.metrics import EQUAL_REWARDS
+from benchmax.metrics import is_full
 
 SOLVED_EVALUATIONS = 2
 """Evaluations in a row that must earn what known solutions earn."""
@@ -70,7 +70,7 @@ class Progress:
         if reward is None:
             return
         full = None if self.gold is None else max(self.gold, highest)
-        self.solved = self.solved + 1 if full is not None and reward >= full - EQUAL_REWARDS else 0
+        self.solved = self.solved + 1 if full is not None and is_full(reward, full) else 0
         better = self.best is None or reward > self.best
         self.stale = 0 if better else self.stale + 1
         self.idle = 0 if better else self.idle + 1

@@ -17,7 +17,7 @@ from typing import Any
 import torch
 
 from benchmax.envs.base_env import primary_key
-from benchmax.envs.composed.parts import is_composed, part_name, split_parts
+from benchmax.envs.composed.parts import short_name
 from benchmax.envs.types import Example
 from benchmax.errors import ConfigError, DatasetError
 from benchmax.inference.engine.engine import Engine, pick_device
@@ -51,8 +51,6 @@ RESUMABLE = {"limits", "eval", "checkpoint", "watch"}
 PROMPTS_MEASURED = 64
 """Rows whose length is measured before the first step, spread evenly over all."""
 MOST_SLOTS = 512
-NAME_CHARS = 60
-"""Of the environments' part of a run's name."""
 
 
 async def train(
@@ -78,7 +76,7 @@ async def train(
 def new_run(config: TrainConfig) -> Iterator[RunDir]:
     """A fresh run directory in `output.dir`; it is removed again when the run never began."""
     folder = Path(config.output.dir)
-    config.output.name = name = config.output.name or _fresh_name(folder, _short_name(config.data.env))
+    config.output.name = name = config.output.name or _fresh_name(folder, short_name(config.data.env))
     path = folder / name
     is_new = not path.exists() or not any(path.iterdir())
     run = RunDir.create(path, config)  # outside: a folder that another run has just taken is not ours to remove
@@ -157,14 +155,6 @@ def _fresh_name(folder: Path, env: str) -> str:
         except FileExistsError:
             number += 1
             name = f"{base}-{number}"
-
-
-def _short_name(env: str) -> str:
-    """The environment's part of a run's name: `main.py:MyEnv` is main, `package.module.MyEnv` is MyEnv."""
-    if is_composed(env):
-        return "-".join(part_name(part) for part in split_parts(env))[:NAME_CHARS]
-    file = env.partition(":")[0]
-    return (Path(file).stem if file.endswith(".py") else file.rpartition("/")[2].rpartition(".")[2]) or "run"
 
 
 async def _train(

@@ -32,10 +32,10 @@ def load_task(config: TrainConfig) -> Task:
     if not config.data.env:
         raise ConfigError("No environment was given. Name one: benchmax train main.py:MyEnv --data rows.jsonl.")
     data, notes = config.data, list[str]()
-    make, rows_of = open_named_env(data.env, data.env_args, lenient=data.lenient, sandbox=data.sandbox)
+    named = open_named_env(data.env, data.env_args, lenient=data.lenient, sandbox=data.sandbox)
 
     def read(name: str, min_rows: int) -> list[Example]:
-        found = rows_of(name, min_rows)
+        found = named.read(name, min_rows, None)
         if left_out := found.report.bad_rows:
             notes.append(f"{left_out} of {found.report.rows} rows of {found.report.source} cannot be used: left out.")
         return list(found)
@@ -45,7 +45,7 @@ def load_task(config: TrainConfig) -> Task:
         held_out = read(data.eval, 1)
     else:
         rows, held_out = _hold_out(config, rows, notes)
-    return Task(make, rows, held_out, notes)
+    return Task(named.make, rows, held_out, notes)
 
 
 def _hold_out(config: TrainConfig, rows: list[Example], notes: list[str]) -> tuple[list[Example], list[Example]]:

@@ -13,9 +13,9 @@ import pytest
 from typer.testing import CliRunner
 
 from benchmax.cli.app import app
-from benchmax.cli.local.mcp import reward_names
 from benchmax.envs.loading import load_env_class
 from benchmax.envs.mcp.load_test import LoadReport
+from benchmax.envs.mcp.workdir import reward_names
 from benchmax.errors import NotFoundError, UsageError
 from mcp_world import DEMO, PROBE, make_workdir
 

@@ -526,8 +526,8 @@ def test_the_command_line(model, tmp_path, monkeypatch):
 
 
 def test_a_run_remembers_its_files_by_their_full_path(tmp_path, monkeypatch):
+    from benchmax.envs.composed.parts import short_name
     from benchmax.trainer.config import build_config
-    from benchmax.trainer.start import _short_name
     from benchmax.trainer.task import make_paths_absolute
 
     (tmp_path / "rows.jsonl").write_text("{}\n")
@@ -537,6 +537,6 @@ def test_a_run_remembers_its_files_by_their_full_path(tmp_path, monkeypatch):
     assert config.data.env == f"{tmp_path}/main.py:MyEnv"
     assert config.data.train == f"{tmp_path}/rows.jsonl"
     assert config.data.eval == "hf:owner/name"
-    assert [_short_name(env) for env in ("main.py:MyEnv", "package.module.MyEnv", "arithmetic", "")] == [
+    assert [short_name(env) for env in ("main.py:MyEnv", "package.module.MyEnv", "arithmetic", "")] == [
         "main", "MyEnv", "arithmetic", "run",
     ]  # fmt: skip

@@ -149,9 +149,9 @@ class CpuEngine:
         (prompt,), (session,) = input_batch["prompt_token_ids"], input_batch["session_ids"]
         first = session not in self._sessions
         self._sessions.add(session)
-        told = (self.call, self.gold.get(tuple(prompt)), None)[next(self._number) % SAMPLES] if first else None
-        if told:
-            ids = [*self._tokenizer.encode(told, add_special_tokens=False), self._tokenizer.eos_token_id]
+        scripted = (self.call, self.gold.get(tuple(prompt)), None)[next(self._number) % SAMPLES] if first else None
+        if scripted:
+            ids = [*self._tokenizer.encode(scripted, add_special_tokens=False), self._tokenizer.eos_token_id]
         else:
             ids = self._draw(prompt, input_batch["sampling_params"]["max_tokens"])
         ended = ids[-1] == self._tokenizer.eos_token_id

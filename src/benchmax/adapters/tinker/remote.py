@@ -14,7 +14,7 @@ from typing import Any
 
 from benchmax.adapters.engine_model import Ask, Drawn
 from benchmax.adapters.tinker.credentials import KEY, check_here
-from benchmax.adapters.tinker.server_liveness import Pulse
+from benchmax.adapters.tinker.server_liveness import ServerLiveness
 from benchmax.errors import BenchmaxError, ModelProtocolError, ModelUnavailable, UsageError, describe_error
 from benchmax.inference.tokens.chat import ChatTokens
 
@@ -31,7 +31,7 @@ class RemoteModel:
         self.name = name
         self._service, self._training = service, training
         self._sampling: Any = None
-        self._pulse = Pulse(base_url())
+        self._server = ServerLiveness(base_url())
 
     @classmethod
     def connect(cls, name: str, *, rank: int, seed: int) -> RemoteModel:
@@ -45,7 +45,7 @@ class RemoteModel:
             return cls(service, service.create_lora_training_client(base_model=name, rank=rank, seed=seed), name)
 
         with _benchmax_errors("cannot start to train", name):
-            return Pulse(base_url()).wait(begin)
+            return ServerLiveness(base_url()).wait(begin)
 
     def chat(self) -> ChatTokens:
         """The model's tokens and chat template; those of a local folder where the name is one."""
@@ -57,7 +57,7 @@ class RemoteModel:
     def context(self) -> int | None:
         """Most tokens of a conversation, where the server says."""
         with _benchmax_errors("does not answer about", self.name):
-            models = self._pulse.wait(self._service.get_server_capabilities).supported_models
+            models = self._server.wait(self._service.get_server_capabilities).supported_models
         found = (getattr(each, "max_context_length", None) for each in models if each.model_name == self.name)
         return next(found, None)
 
@@ -66,7 +66,7 @@ class RemoteModel:
     def push(self) -> None:
         """Sample with the current weights from here on."""
         with _benchmax_errors("cannot sample from", self.name):
-            self._sampling = self._pulse.wait(self._training.save_weights_and_get_sampling_client)
+            self._sampling = self._server.wait(self._training.save_weights_and_get_sampling_client)
 
     async def sample(self, ask: Ask, stop_ids: Sequence[int]) -> Drawn:
         """What follows some ids, with its log-probs."""
@@ -83,7 +83,7 @@ class RemoteModel:
         sampling_there = self._sampling.sample_async(
             prompt=tinker.ModelInput.from_ints(ask.prompt), num_samples=1, sampling_params=wanted
         )
-        found = await self._pulse.wait_async(sampling_there)
+        found = await self._server.wait_async(sampling_there)
         sequence = found.sequences[0]
         if sequence.logprobs is None:
             raise ModelProtocolError(f"Tinker returned no log-probs for {self.name}. Train a model that reports them.")
@@ -91,7 +91,7 @@ class RemoteModel:
 
     def check_alive(self) -> None:
         """Raise ModelUnavailable when there is no server any more."""
-        if not self._pulse.answers():
+        if not self._server.answers():
             raise ModelUnavailable("Tinker's server does not answer any more. Resume the run when it does.")
 
     # Training
@@ -113,7 +113,7 @@ class RemoteModel:
             return outputs
 
         with _benchmax_errors("failed to update", self.name):
-            outputs = self._pulse.wait(both)
+            outputs = self._server.wait(both)
         return [[output["logprobs"].to_numpy() for output in each] for each in outputs]
 
     # Checkpoints
@@ -121,7 +121,7 @@ class RemoteModel:
     def save(self, label: str) -> str:
         """Keep weights and optimizer on the server; returns the path to them."""
         with _benchmax_errors("failed to save", self.name):
-            saved = self._pulse.wait(lambda: self._training.save_state(f"{label}-{secrets.token_hex(4)}").result())
+            saved = self._server.wait(lambda: self._training.save_state(f"{label}-{secrets.token_hex(4)}").result())
         path: str = saved.path
         return path
 
@@ -129,7 +129,7 @@ class RemoteModel:
         """Go on from weights and optimizer that were saved."""
         with _benchmax_errors(f"cannot load {path} of", self.name):
             load = self._service.create_training_client_from_state_with_optimizer
-            self._training = self._pulse.wait(lambda: load(path))
+            self._training = self._server.wait(lambda: load(path))
 
     def close(self, status: str = "success") -> None:
         """End the session on the server, as far as it answers: "success" or "errored"."""

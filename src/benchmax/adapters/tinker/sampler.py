@@ -4,20 +4,19 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping, Sequence
+from contextlib import nullcontext
 from functools import partial
 from typing import TYPE_CHECKING
 
 from torch import Tensor
 
 from benchmax.adapters.engine_model import EngineModel
-from benchmax.concurrency import all_or_cancel
 from benchmax.envs.types import Example
 from benchmax.inference.tokens.chat import ChatTokens
-from benchmax.rollouts.groups import run_group
 from benchmax.rollouts.host import EnvHost
 from benchmax.rollouts.record import Rollout, Termination
 from benchmax.trainer.config import TrainConfig
-from benchmax.trainer.sampling.sampler import Draw, OnGroup, rollout_settings
+from benchmax.trainer.sampling.sampler import Draw, OnGroup, play_groups
 
 if TYPE_CHECKING:
     from benchmax.adapters.tinker.remote import RemoteModel
@@ -39,18 +38,7 @@ class TinkerSampler:
         """One group of siblings for each example, in the order of the examples."""
         if self._nothing_came:  # the loop tries again: not without a server
             await asyncio.to_thread(self.remote.check_alive)
-        gate = asyncio.Semaphore(max(1, self.config.rollouts.concurrency // draw.group_size))
-        settings, samples = rollout_settings(self.config, draw), range(draw.group_size)
-
-        async def one(example: Example) -> list[Rollout]:
-            async with gate:
-                group = await run_group(
-                    self.host, example, self.model, settings, samples=samples, split=draw.split, step=draw.step
-                )
-            on_group(group)
-            return group
-
-        groups = await all_or_cancel(map(one, examples))
+        groups = await play_groups(self.host, examples, lambda _: nullcontext(self.model), draw, self.config, on_group)
         self._nothing_came = all(
             rollout.termination is Termination.MODEL_ERROR for group in groups for rollout in group
         )

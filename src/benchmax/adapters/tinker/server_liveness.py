@@ -23,7 +23,7 @@ CHECK_SECONDS = 10.0
 """Between two questions, and the most that one of them may take."""
 
 
-class Pulse:
+class ServerLiveness:
     """Waits for a server's results, but not for those of a server that is gone."""
 
     def __init__(self, base_url: str) -> None:

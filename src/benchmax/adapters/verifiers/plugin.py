@@ -163,7 +163,7 @@ def failed(trace: Any, rollout: Rollout) -> RolloutError:
 
 class BenchmaxEnvConfig(vf.EnvConfig):  # type: ignore[misc]
     agent: vf.AgentConfig = vf.AgentConfig(runtime=vf.SubprocessConfig())
-    """The one seat; nothing of the rollout runs in its runtime, so it is this machine."""
+    """The one agent of an episode; nothing of the rollout runs in its runtime, so that is this machine."""
     siblings: int = Field(1, ge=1)
     """Rollouts of one episode, which `compute_group_reward` scores together."""
 

@@ -122,7 +122,7 @@ class BenchmaxAgentLoop:
             "benchmax_turns": float(rollout.turns),
             "benchmax_tool_calls": float(len(rollout.tool_events)),
         }
-        told = {"termination": each.stop_reason, "rewards": dict(rollout.rewards), "unscored": dict(rollout.unscored)}
+        ending = {"termination": each.stop_reason, "rewards": dict(rollout.rewards), "unscored": dict(rollout.unscored)}
         return AgentLoopOutput(
             prompt_ids=each.prompt_ids[-self.config.prompt_length :],
             response_ids=each.response_ids[:most],
@@ -135,7 +135,7 @@ class BenchmaxAgentLoop:
             ),
             extra_fields={
                 "reward_extra_info": numbers,
-                "benchmax": told,
+                "benchmax": ending,
                 "turn_scores": [],
                 "tool_rewards": [],
             },

@@ -29,7 +29,7 @@ _MARKS = {"ok": "[green]✓[/]", "missing": "[yellow]![/]", "failed": "[red]✗[
 
 
 @dataclass(frozen=True, slots=True)
-class Check:
+class Readiness:
     name: str
     state: str
     """`ok`, `missing` (some commands need it) or `failed`."""
@@ -55,53 +55,53 @@ def doctor(
         raise typer.Exit(FAILED)
 
 
-def _trainers() -> Iterator[Check]:
+def _trainers() -> Iterator[Readiness]:
     from benchmax.adapters.trainer_status import trainer_statuses
 
     for each in trainer_statuses():
-        yield Check(each.name, each.state, each.says)
+        yield Readiness(each.name, each.state, each.says)
 
 
-def _python() -> Check:
+def _python() -> Readiness:
     version = ".".join(map(str, sys.version_info[:3]))
     if PYTHONS[0] <= sys.version_info[:2] < PYTHONS[1]:
-        return Check("python", "ok", f"{version}, benchmax {benchmax.__version__}")
-    return Check("python", "failed", f"{version}. benchmax needs 3.11, 3.12 or 3.13: install one of them.")
+        return Readiness("python", "ok", f"{version}, benchmax {benchmax.__version__}")
+    return Readiness("python", "failed", f"{version}. benchmax needs 3.11, 3.12 or 3.13: install one of them.")
 
 
-def _extras() -> Iterator[Check]:
+def _extras() -> Iterator[Readiness]:
     for name in EXTRAS:
         lost = extras.missing(name)
         says = f"{', '.join(lost)} missing. {extras.install(name)}" if lost else "installed"
-        yield Check(f"extra {name}", "missing" if lost else "ok", says)
+        yield Readiness(f"extra {name}", "missing" if lost else "ok", says)
 
 
-def _model() -> Check:
+def _model() -> Readiness:
     names = [model.card.name for model in list_models()]
     if names:
-        return Check("models", "ok", ", ".join(names))
-    return Check("models", "missing", "none here yet. benchmax models pull smollm2-135m")
+        return Readiness("models", "ok", ", ".join(names))
+    return Readiness("models", "missing", "none here yet. benchmax models pull smollm2-135m")
 
 
-def _sandbox() -> Iterator[Check]:
+def _sandbox() -> Iterator[Readiness]:
     """What of the sandbox holds on this machine, and for each guard that does not, what to do."""
     try:
         found = asyncio.run(capabilities())
     except BenchmaxError as error:
-        yield Check("sandbox", "missing", str(error))
+        yield Readiness("sandbox", "missing", str(error))
         return
-    yield Check("sandbox", "ok" if found.level == "boundary" else "missing", found.describe())
+    yield Readiness("sandbox", "ok" if found.level == "boundary" else "missing", found.describe())
     for names, says in found.advice().items():
-        yield Check(f"sandbox without {names}", "missing", says)
+        yield Readiness(f"sandbox without {names}", "missing", says)
 
 
-def _platform() -> Check:
+def _platform() -> Readiness:
     """Whether a launch would be let in; the platform of this machine is not started for it."""
     try:
         address = named_url() or local_url()
         if address is None:
-            return Check("platform", "ok", "this machine's own, which needs no sign-in; `benchmax up` starts it")
+            return Readiness("platform", "ok", "this machine's own, which needs no sign-in; `benchmax up` starts it")
         with AccountClient(base_url=address, timeout=10.0) as account:
-            return Check("platform", "ok", f"signed in to {address} as {account.whoami()['email']}")
+            return Readiness("platform", "ok", f"signed in to {address} as {account.whoami()['email']}")
     except (BenchmaxError, OSError) as error:
-        return Check("platform", "failed", str(error))
+        return Readiness("platform", "failed", str(error))

@@ -17,7 +17,7 @@ import typer
 from benchmax.cli.local.models import open_named
 from benchmax.cli.local.show import transcript
 from benchmax.cli.output import Json, new_table, print_json, print_table, safe, shorten, stderr, visible
-from benchmax.cli.project import BaseUrl, EnvArgs
+from benchmax.cli.project import BaseUrl, EnvArgs, refuse_server_without_model
 from benchmax.envs.base_env import BaseEnv, overrides
 from benchmax.envs.catalogue import BUILT_IN, FAMILIES, Listing, environments, listing, members
 from benchmax.envs.datasets.load import load_examples
@@ -167,8 +167,7 @@ def run(
     json: Json = False,
 ) -> None:
     """Play a few rows and print what happened, turn by turn; exit code 1 when no rollout has a reward."""
-    if base_url and not model:
-        raise UsageError(f"--base-url {base_url} needs --model: name the model that the server should use.")
+    refuse_server_without_model(base_url, model)
     env_class, arguments = load_env_class(name), parse_env_args(env_arg, name, data)
     check_arguments(env_class, arguments)
     examples = list(islice(load_examples(find_rows(env_class, data), env_class), rows))

@@ -6,9 +6,9 @@ import asyncio
 import os
 import signal
 import sys
-from collections.abc import Callable, Coroutine
+from collections.abc import Coroutine
 from contextlib import redirect_stdout
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from datetime import datetime
 from itertools import count
 from pathlib import Path
@@ -21,23 +21,21 @@ from benchmax.cli.local.learning_signal import print_signal, signal_in
 from benchmax.cli.local.models import open_named
 from benchmax.cli.output import FAILED, INTERRUPTED, Json, print_json, safe, stderr, stdout
 from benchmax.cli.progress import progress
-from benchmax.cli.project import ApiKeyVar, BaseUrl, EnvArgs, Lenient, Sandbox
+from benchmax.cli.project import ApiKeyVar, BaseUrl, EnvArgs, Lenient, Sandbox, refuse_server_without_model
 from benchmax.cli.tables import print_comparison, print_report
 from benchmax.envs.base_env import BaseEnv
-from benchmax.envs.composed.parts import is_composed, part_name, split_parts
-from benchmax.envs.datasets.load import ExampleSet, load_examples
-from benchmax.envs.loading import find_rows, load_env_class, make_env, parse_env_args
-from benchmax.envs.remote import Confinement, open_remote_env
+from benchmax.envs.composed.parts import short_name
+from benchmax.envs.loading import load_env_class, make_env, parse_env_args
 from benchmax.errors import NotFoundError, UsageError
 from benchmax.evaluation.compare import compare as compare_rollouts
 from benchmax.evaluation.directory import CONFIG, EvalSpec, read_config, require_new, resumable
-from benchmax.evaluation.evaluate import Evaluation, evaluate
+from benchmax.evaluation.evaluate import Evaluation, evaluate_named
 from benchmax.evaluation.report import by_example
+from benchmax.models.registry import GOLD, is_scripted
 from benchmax.rollouts.host import EnvHost
 from benchmax.rollouts.log import latest_rollouts
 from benchmax.rollouts.record import Rollout
 from benchmax.rollouts.replay import replay as replay_rollouts
-from benchmax.trainer.open_checkpoint import pin_checkpoint
 
 T = TypeVar("T")
 
@@ -92,8 +90,9 @@ def evaluate_command(
             raise UsageError(
                 "Name an environment: benchmax eval arithmetic, or benchmax eval main.py --data rows.jsonl."
             )
+        refuse_server_without_model(base_url, model)
         spec = EvalSpec(
-            env=env, env_args=parse_env_args(env_arg, env, data), data=data, model=_chosen_model(model, base_url),
+            env=env, env_args=parse_env_args(env_arg, env, data), data=data, model=model or GOLD,
             base_url=base_url, api_key_var=api_key_var, rows=rows, lenient=lenient, group_size=group_size,
             concurrency=concurrency, max_turns=max_turns, max_tool_calls=max_tool_calls, sandbox=sandbox,
             tool_seconds=tool_seconds, reward_seconds=reward_seconds,
@@ -104,18 +103,10 @@ def evaluate_command(
     _run(spec, directory, spec if resume else spec.located(), as_json)
 
 
-def _chosen_model(model: str | None, base_url: str | None) -> str:
-    """The model to measure, named so that a resumed evaluation plays the same."""
-    if base_url and not model:
-        raise UsageError(f"--base-url {base_url} needs --model: name the model that the server should use.")
-    model = model or "scripted:gold"
-    return pin_checkpoint(model) if base_url is None and not model.startswith("scripted:") else model
-
-
 def _run(spec: EvalSpec, directory: Path, kept: EvalSpec, as_json: bool) -> None:
     # What an environment prints is for people, not data.
     with redirect_stdout(sys.stderr):
-        finished, code = run_interruptible(_evaluation(spec, directory, kept))
+        finished, code = _evaluate(spec, directory, kept)
     if finished is None:
         begun = (directory / CONFIG).exists()
         advice = f"Continue with: benchmax eval --resume {safe(directory)}" if begun else "Nothing was played yet."
@@ -129,10 +120,23 @@ def _run(spec: EvalSpec, directory: Path, kept: EvalSpec, as_json: bool) -> None
     raise typer.Exit(FAILED if finished.report.scored == 0 else 0)
 
 
+def _evaluate(spec: EvalSpec, directory: Path, kept: EvalSpec) -> tuple[Evaluation | None, int]:
+    env, examples = spec.load()  # by the names that were typed: messages repeat them
+    if examples.report.bad_rows:
+        stderr.print(f"[yellow]{examples.report.bad_rows} of {examples.report.rows} rows were left out.[/]")
+    model = open_named(kept.model, env.env_class, examples, spec.base_url, spec.api_key_var)
+    total = len({example["id"] for example in examples}) * spec.group_size
+    with progress(f"{env.env_class.__name__} × {model.name}", total) as on_rollout:
+        done = run_interruptible(evaluate_named(kept, env, examples, model, directory, on_rollout))
+    if done[0] is not None and done[0].duplicates:
+        stderr.print(f"[yellow]{done[0].duplicates} duplicate rows were left out.[/]")
+    return done
+
+
 def _explain_no_reward(spec: EvalSpec, finished: Evaluation, directory: Path) -> None:
     """Where nothing was earned: what good answers earn, and what is missing from these."""
     reward = finished.report.reward
-    if reward is None or reward.mean > 0 or spec.model.startswith("scripted:"):
+    if reward is None or reward.mean > 0 or is_scripted(spec.model):
         return
     if spec.sandbox:
         stderr.print(
@@ -140,11 +144,10 @@ def _explain_no_reward(spec: EvalSpec, finished: Evaluation, directory: Path) ->
             "sandbox: if you trust the code, run it without --sandbox."
         )
         return
-    env_class = spec.env_class()
-    examples = load_examples(find_rows(env_class, spec.data), env_class, limit=spec.rows, lenient=True)
+    env, examples = replace(spec, lenient=True).load()
     groups = by_example(latest_rollouts(directory).values())
     with redirect_stdout(sys.stderr):
-        signal = signal_in(env_class, spec.env_args, list(examples), list(groups.values()))
+        signal = signal_in(env.env_class, spec.env_args, list(examples), list(groups.values()))
     print_signal(signal, spec.model)
 
 
@@ -156,55 +159,8 @@ def _refuse_other_arguments(context: typer.Context) -> None:
         raise UsageError(f"--resume takes no other arguments, and {', '.join(others)} was given. Leave it out.")
 
 
-def _evaluation(spec: EvalSpec, directory: Path, kept: EvalSpec) -> Coroutine[Any, Any, Evaluation]:
-    """The work of an evaluation. Code and rows of an environment in this process are loaded now: no loop can be
-    interrupted while they are."""
-    if spec.sandbox:
-        return _evaluate_in_sandbox(spec, directory, kept)
-    env_class = spec.env_class()
-    examples = spec.examples(env_class)
-    return _measure(lambda: make_env(env_class, spec.env_args), env_class, examples, spec, directory, kept)
-
-
-async def _evaluate_in_sandbox(spec: EvalSpec, directory: Path, kept: EvalSpec) -> Evaluation:
-    env = await open_remote_env(spec.env, constructor_args=spec.env_args, sandbox=Confinement())
-    try:
-        with env.given_up_when_interrupted():
-            found = await env.preprocess(await env.find_rows(spec.data), lenient=spec.lenient)
-        examples = ExampleSet(found.examples[: spec.rows], found.report)
-        return await _measure(lambda: env, type(env), examples, spec, directory, kept)
-    finally:
-        await env.shutdown()
-
-
-async def _measure(
-    make: Callable[[], BaseEnv],
-    env_class: type[BaseEnv],
-    examples: ExampleSet,
-    spec: EvalSpec,
-    directory: Path,
-    kept: EvalSpec,
-) -> Evaluation:
-    if examples.report.bad_rows:
-        stderr.print(f"[yellow]{examples.report.bad_rows} of {examples.report.rows} rows were left out.[/]")
-    model = open_named(spec.model, env_class, examples, spec.base_url, spec.api_key_var)
-    total = len({example["id"] for example in examples}) * spec.group_size
-    async with model, EnvHost(make) as host:
-        kept.save(directory)
-        with progress(f"{env_class.__name__} × {model.name}", total) as on_rollout:
-            result = await evaluate(
-                host, examples, model, spec.settings(), group_size=spec.group_size, concurrency=spec.concurrency,
-                directory=directory, on_rollout=on_rollout,
-            )  # fmt: skip
-    if result.duplicates:
-        stderr.print(f"[yellow]{result.duplicates} duplicate rows were left out.[/]")
-    return result
-
-
 def _new_directory(env: str) -> Path:
-    file = Path(env.partition(":")[0]).stem.rpartition(".")[2] or "env"
-    name = "-".join(map(part_name, split_parts(env)))[:60] if is_composed(env) else file
-    first = Path("runs") / f"eval-{name}-{datetime.now():%Y%m%d-%H%M%S}"
+    first = Path("runs") / f"eval-{short_name(env)}-{datetime.now():%Y%m%d-%H%M%S}"
     others = (first.with_name(f"{first.name}-{number}") for number in count(2))  # begun in the same second
     return first if not first.exists() else next(each for each in others if not each.exists())
 

@@ -83,14 +83,6 @@ def signal_in(
     async def look() -> Signal:
         async with EnvHost(lambda: make_env(env_class, arguments)) as host:
             known = await known_of(host, examples, RolloutSettings(sampling=Sampling(max_tokens=None)))
-            return mark_unmeasured(await measure_parts(host, groups, known))
+            return await measure_parts(host, groups, known)
 
     return asyncio.run(look())
-
-
-def mark_unmeasured(signal: Signal) -> Signal:
-    """The signal; of one sample a prompt, which differs from nothing, it says that there is nothing to forecast."""
-    if signal.samples < 2:
-        signal.forecast = "One sample a prompt does not show whether it can learn: answers to one prompt must differ."
-        signal.advice = "--group-size 8 measures it."
-    return signal

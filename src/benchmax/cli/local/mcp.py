@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ast
 import asyncio
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
@@ -33,6 +32,7 @@ Given = Annotated[list[str] | None, typer.Argument(metavar="[NAME=VALUE]…", he
 @app.command()
 def inspect(workdir: Folder, as_json: Json = False) -> None:
     """List the tools of the servers, and how the servers are run."""
+    from benchmax.envs.mcp.workdir import reward_names
 
     async def look() -> tuple[list[ToolDefinition], dict[str, Any]]:
         async with _opened(workdir, 1) as env:
@@ -192,26 +192,6 @@ def _arguments(given: Sequence[str]) -> dict[str, Any]:
             raise UsageError(f"{each!r} is not NAME=VALUE. Write, for example, city=Rome or count=3.")
         arguments[name] = json_or_text(text)
     return arguments
-
-
-def reward_names(workdir: Path) -> tuple[list[str], str | None]:
-    """The reward functions that reward_fn.py names, without running it; or what is wrong with the file."""
-    try:
-        tree = ast.parse((workdir / "reward_fn.py").read_bytes())
-    except OSError:
-        return [], "There is no reward_fn.py yet: an environment needs one."
-    except (SyntaxError, ValueError) as error:
-        line = getattr(error, "lineno", None)
-        return [], f"reward_fn.py{f', line {line},' if line else ''} cannot be read: {getattr(error, 'msg', error)}."
-    for node in ast.walk(tree):
-        targets = (
-            node.targets if isinstance(node, ast.Assign) else [node.target] if isinstance(node, ast.AnnAssign) else []
-        )
-        if any(isinstance(each, ast.Name) and each.id == "reward_functions" for each in targets):
-            keys = node.value.keys if isinstance(node.value, ast.Dict) else []  # type: ignore[attr-defined]
-            names = [str(key.value) for key in keys if isinstance(key, ast.Constant)]
-            return names, None if names else "The rewards of reward_fn.py are known when it runs."
-    return [], "reward_fn.py defines no reward_functions. Add a dict of names and functions."
 
 
 def _described(part: Mapping[str, Any]) -> str:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -14,7 +13,6 @@ from benchmax.cli.output import INTERRUPTED, safe, shorten, stderr
 from benchmax.cli.project import EnvArgs, Lenient, Sandbox
 from benchmax.envs.loading import parse_env_args
 from benchmax.errors import ConfigError, UsageError
-from benchmax.files.jsonl import read_jsonl
 from benchmax.trainer.display.pipes import ignoring_broken_pipes
 from benchmax.trainer.open_checkpoint import split_checkpoint
 
@@ -24,17 +22,6 @@ if TYPE_CHECKING:
 
 CONTEXT = {"allow_extra_args": True, "ignore_unknown_options": True}
 """How `train` is mounted: settings come as dotted flags that typer does not know."""
-SETTING_OF_REASON = {
-    "steps": ("limits", "steps"),
-    "time": ("limits", "seconds"),
-    "patience": ("eval", "patience"),
-    "target": ("eval", "target"),
-    "solved": ("eval", "stop_solved"),
-    "collapsed": ("watch", "mends"),
-}
-"""The setting behind each reason for which a run ends."""
-
-
 ENDED_BEFORE_STEP_1 = {
     "target": "The held-out reward had reached eval.target",
     "time": "limits.seconds was over",
@@ -94,6 +81,7 @@ def train(
 
 
 def _resume(target: str, changes: dict[str, Any]) -> None:
+    from benchmax.trainer.ending import ending_again
     from benchmax.trainer.rundir import check_run, read_config
     from benchmax.trainer.start import check_changes
 
@@ -101,8 +89,14 @@ def _resume(target: str, changes: dict[str, Any]) -> None:
     run = Path(folder)
     check_run(run)
     check_changes(read_config(run), changes)
-    if checkpoint or not _finished(run, changes):
+    ending = None if checkpoint else ending_again(run, changes)
+    if ending is None:
         _run(run, changes, checkpoint or "latest")
+        return
+    ended = f"{ending.setting} ({ending.value}) ended it, so there is nothing to do."
+    stderr.print(f"{safe(run)} is complete after {ending.steps} steps: {ended}")
+    again = f"benchmax train --resume {safe(run)} --{ending.setting} {ending.enough}"
+    stderr.print(f"To train on, change that: {again}")
 
 
 def _env_and_flags(arguments: list[str]) -> tuple[str | None, list[str]]:
@@ -160,42 +154,6 @@ def plot(
 
     plot_run(run, out, title=title)
     stderr.print(f"Wrote {safe(out)}")
-
-
-def _finished(run: Path, changes: dict[str, Any]) -> bool:
-    """Whether there is nothing left to do, and then say so."""
-    from benchmax.trainer.rundir import read_config, read_status
-
-    status = read_status(run)
-    if status.get("state") != "complete":
-        return False
-    done, reason = status["step"], status.get("reason", "steps")
-    section, name = SETTING_OF_REASON[reason]
-    limit = getattr(getattr(read_config(run), section), name)
-    reached = {"steps": done, "time": _seconds(run)}.get(reason, limit)
-    if name in changes.get(section, {}) and not _within(changes[section][name], reached):
-        return False
-    value = limit if isinstance(limit, bool) else f"{limit:.10g}"
-    ended = f"{section}.{name} ({value}) ended it, so there is nothing to do."
-    stderr.print(f"{safe(run)} is complete after {done} steps: {ended}")
-    more = {"target": "none", "solved": "false"}.get(reason) or math.ceil(2 * reached) or 1
-    stderr.print(f"To train on, change that: benchmax train --resume {safe(run)} --{section}.{name} {more}")
-    return True
-
-
-def _seconds(run: Path) -> float:
-    """How long the run has trained: a little longer than its limit, for the last step was not cut off."""
-    ends = [
-        line["seconds"] for line in read_jsonl(run / "events.jsonl") if line["kind"] == "ended" and "seconds" in line
-    ]
-    return float(ends[-1]) if ends else 0.0
-
-
-def _within(asked: Any, reached: float) -> bool:
-    """Whether the run would end at once again; what is no number is refused later, with what may stand there."""
-    if isinstance(asked, bool):
-        return asked == reached
-    return isinstance(asked, int | float) and asked <= reached
 
 
 @ignoring_broken_pipes()

@@ -13,7 +13,6 @@ from benchmax.cli.output import (
     Json,
     ended_words,
     new_table,
-    plural,
     print_json,
     print_table,
     safe,
@@ -21,7 +20,7 @@ from benchmax.cli.output import (
     stderr,
 )
 from benchmax.cli.platform.connection import RunId, platform
-from benchmax.errors import UsageError
+from benchmax.errors import UsageError, plural
 from benchmax.evaluation.compare import difference as difference_of
 from benchmax.platform.sdk.client import TrainerClient
 from benchmax.platform.sdk.exceptions import TrainerError

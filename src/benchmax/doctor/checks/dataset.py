@@ -13,6 +13,7 @@ from benchmax.doctor.quoting import earned, first_few, quote
 from benchmax.doctor.registry import check, examples, needs
 from benchmax.envs.datasets.load import overlap
 from benchmax.envs.types import Example
+from benchmax.metrics import pays_more
 
 ROWS_COUNTED = 200
 """Rows whose answers are looked for."""
@@ -159,4 +160,4 @@ def leaks_ground_truth_prompt(evidence: Evidence) -> Iterator[Finding]:
 def _any_text_will_do(evidence: Evidence) -> bool:
     """Whether tool calls alone earn what the gold answer does, so that no column is known to be the answer."""
     spam, best = evidence.mean("tool-spam"), evidence.mean("gold")
-    return spam is not None and best is not None and evidence.gold_works and spam >= best - 1e-9
+    return spam is not None and best is not None and evidence.gold_works and not pays_more(best, spam)

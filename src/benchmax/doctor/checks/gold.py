@@ -17,6 +17,7 @@ from benchmax.doctor.quoting import beside_gold, earned, quote
 from benchmax.doctor.registry import check, gold, needs, scored, searched
 from benchmax.doctor.tool_arguments import arguments_for
 from benchmax.envs.types import Example
+from benchmax.metrics import pays_more
 
 _SHOWN = re.compile(
     r"(?:\bform(?:at)?(?: of)?|\blike|\bsuch as|\be\.g\.,?|\bfor example,?)[\s:`'\"“]+([$€£]?\d[\d.,]*\d\s?[%€]?)",
@@ -90,7 +91,7 @@ _DEMONSTRATED = needs(
 @check("demonstrate-earns-nothing", "demonstrate shows a solution that earns", _DEMONSTRATED)
 def demonstrate_earns_nothing(evidence: Evidence) -> Iterator[Finding]:
     answers = evidence.demonstrated
-    low = [answer for answer in answers if answer.total is None or answer.total <= _floor_on(evidence, answer) + 1e-9]
+    low = [each for each in answers if each.total is None or not pays_more(each.total, _floor_on(evidence, each))]
     if evidence.demonstrate_error:
         fix = "Correct demonstrate; tools are called as a model calls them."
         yield warning("demonstrate failed.", evidence.demonstrate_error, fix)
@@ -105,7 +106,7 @@ def demonstrate_earns_nothing(evidence: Evidence) -> Iterator[Finding]:
 @check("gold-scores-low", "the gold answer scores high", gold)
 def gold_scores_low(evidence: Evidence) -> Iterator[Finding]:
     answers = evidence.best("gold")
-    low = [answer for answer in answers if (answer.total or 0.0) <= _floor_on(evidence, answer) + 1e-9]
+    low = [answer for answer in answers if not pays_more(answer.total or 0.0, _floor_on(evidence, answer))]
     if evidence.erratic or evidence.nothing_earns or evidence.gold_doubtful:
         return
     yield from _only_uncleaned(evidence)
@@ -130,8 +131,8 @@ def gold_scores_low(evidence: Evidence) -> Iterator[Finding]:
 def _only_uncleaned(evidence: Evidence) -> Iterator[Finding]:
     """The truth earns with what is invisible in it, and not as a model writes it."""
     clean = evidence.best("clean-gold")
-    clean = [each for each in clean if (evidence.gold_for([each]) or 0.0) > _floor_on(evidence, each) + 1e-9]
-    lost = [answer for answer in clean if total_of(answer) <= _floor_on(evidence, answer) + 1e-9]
+    clean = [each for each in clean if pays_more(evidence.gold_for([each]) or 0.0, _floor_on(evidence, each))]
+    lost = [answer for answer in clean if not pays_more(total_of(answer), _floor_on(evidence, answer))]
     if clean and len(lost) == len(clean):
         truth = evidence.truth(lost[0].example) or ""
         yield error(
@@ -150,7 +151,7 @@ def _other_column(evidence: Evidence) -> Iterator[Finding]:
     if named is None or paid is None or not found.works or is_likely(paid) or not is_short(task[paid]):
         return
     own = [reward for way, reward in found.earned.items() if named in way.label.split()]
-    if own and max(own) <= found.floor + 1e-9:
+    if own and not pays_more(max(own), found.floor):
         most = max(found.earned.values())
         yield warning(
             f"The column {named!r} earns nothing, and {paid!r} does.",
@@ -163,9 +164,9 @@ def _other_column(evidence: Evidence) -> Iterator[Finding]:
 def unasked_form(evidence: Evidence) -> Iterator[Finding]:
     yield from _punished_thought(evidence)
     found, best = evidence.gold, evidence.gold.best
-    told = asked_forms(evidence.system_prompt)
+    in_system_prompt = asked_forms(evidence.system_prompt)
     # Labels, keys and quotes in a row's own text are mostly those of its data: `Question: …`, `{"id": 3}`.
-    forms = [form for form in found.asked if form in told or _MARKS.match(form.template)]
+    forms = [form for form in found.asked if form in in_system_prompt or _MARKS.match(form.template)]
     if best is None or best.label == OWN_GOLD or not found.works or evidence.gold_doubtful:
         return
     if not forms or best.form in found.asked:
@@ -177,7 +178,7 @@ def unasked_form(evidence: Evidence) -> Iterator[Finding]:
     if not all(map(found.is_bare, evidence.sample)):
         return  # a joined list or a table has a form of its own, which the prompt may well ask for
     asked = [way for way in found.ways if way.label == best.label and way.form in forms]
-    if asked and max(found.earned[way] for way in asked) <= found.floor + 1e-9:
+    if asked and not pays_more(max(found.earned[way] for way in asked), found.floor):
         yield warning(
             "The form that the prompt asks for does not earn.",
             f"{best.name} earns {found.earned[best]:g}; {asked[0].name} earns {found.earned[asked[0]]:g}",
@@ -188,11 +189,11 @@ def unasked_form(evidence: Evidence) -> Iterator[Finding]:
 def _unmentioned_form(evidence: Evidence) -> Iterator[Finding]:
     """Nothing earns without marks that the prompt does not mention."""
     found, best = evidence.gold, evidence.gold.best
-    told = (not is_unmentioned(best.form, evidence.prompt(example)) for example in evidence.sample) if best else ()
-    if best is None or any(told) or not evidence.system_prompt.strip():
+    mentioned = (not is_unmentioned(best.form, evidence.prompt(example)) for example in evidence.sample) if best else ()
+    if best is None or any(mentioned) or not evidence.system_prompt.strip():
         return  # that there is no system prompt is reported by system-prompt-missing
     plain = [paid for way, paid in found.earned.items() if way.label == best.label and way.form is PLAIN]
-    if plain and max(plain) <= found.floor + 1e-9:
+    if plain and not pays_more(max(plain), found.floor):
         yield warning(
             "The form that earns is not told to the model.",
             f"{best.name} earns {found.earned[best]:g}, the answer without it {max(plain):g}; the prompt says nothing",
@@ -208,7 +209,7 @@ def _refused_spelling(evidence: Evidence) -> Iterator[Finding]:
     value = (evidence.sample[0]["task"] or {})[best.label]
     asked = [f"{best.label} as {how}" for how, _ in spellings(value, shown[1])]
     tried = [way for way in found.ways if way.label in asked and way.form is PLAIN]
-    if tried and max(found.earned[way] for way in tried) <= found.floor + 1e-9:
+    if tried and not pays_more(max(found.earned[way] for way in tried), found.floor):
         text, other = (quote(found.text(evidence.sample[0], way) or "") for way in (tried[0], best))
         yield warning(
             "A number that is written as the prompt shows it does not earn.",

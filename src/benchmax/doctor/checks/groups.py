@@ -6,7 +6,7 @@ from collections import defaultdict
 from collections.abc import Iterator, Mapping
 
 from benchmax.doctor.checks.hooks import failures
-from benchmax.doctor.evidence import Evidence
+from benchmax.doctor.evidence import LEAST_NOISE, Evidence
 from benchmax.doctor.findings import Finding, error, warning
 from benchmax.doctor.quoting import quote
 from benchmax.doctor.registry import check, grouped
@@ -49,7 +49,7 @@ def group_reward_unequal(evidence: Evidence) -> Iterator[Finding]:
         if answer.total is not None:
             totals[answer.text].append(answer.total)
     for text, earned in totals.items():
-        if max(earned) - min(earned) > evidence.noise + 1e-6:
+        if max(earned) - min(earned) > evidence.noise + LEAST_NOISE:
             yield warning(
                 "Siblings that say the same earn differently: the reward depends on their order.",
                 f"{quote(text)} earned {' and '.join(f'{total:g}' for total in earned)} in one group",

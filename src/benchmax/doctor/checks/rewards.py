@@ -10,13 +10,14 @@ from statistics import median
 from typing import Any
 
 from benchmax.doctor.checks.hooks import signature_fix
-from benchmax.doctor.evidence import Evidence, total_of
+from benchmax.doctor.evidence import LEAST_NOISE, Evidence, total_of
 from benchmax.doctor.findings import Finding, error, info, warning
 from benchmax.doctor.probe_player import PlayedAnswer
 from benchmax.doctor.quoting import earned, quote
 from benchmax.doctor.registry import check, environment, gold, needs, played, repeated, scored
 from benchmax.envs.types import Unscored
 from benchmax.errors import DeadlineExceeded, RewardError
+from benchmax.metrics import EQUAL_WITHIN, pays_more
 from benchmax.rollouts.scoring import weights_problem
 
 LARGE = 10.0
@@ -197,7 +198,7 @@ def reward_ignores_completion(evidence: Evidence) -> Iterator[Finding]:
 
 @check("nondeterministic-reward", "the same answer earns the same", repeated)
 def nondeterministic_reward(evidence: Evidence) -> Iterator[Finding]:
-    if evidence.noise > 1e-6:
+    if evidence.noise > LEAST_NOISE:
         same = evidence.most_varied
         yield (error if evidence.erratic else warning)(
             "The same answer earns different rewards.",
@@ -223,7 +224,7 @@ def saturated_reward(evidence: Evidence) -> Iterator[Finding]:
 def dead_component(evidence: Evidence) -> Iterator[Finding]:
     values = _component_values(evidence)
     for name, seen in values.items() if evidence.gold.works else ():  # else no answer is known for which it would vary
-        if len(values) > 1 and len(seen) > 3 and max(seen) - min(seen) < 1e-9:
+        if len(values) > 1 and len(seen) > 3 and not pays_more(max(seen), min(seen)):
             yield warning(
                 f"The component {name!r} never changes.",
                 f"it is {seen[0]:g} for all {len(seen)} answers",
@@ -238,7 +239,7 @@ def mirrored_component(evidence: Evidence) -> Iterator[Finding]:
     for a, b in combinations(names, 2):
         pairs = [(each[a], each[b]) for each in rewards if a in each and b in each]
         varies = len({x for x, _ in pairs}) > 1
-        if len(pairs) > 3 and varies and all(abs(x - y) < 1e-9 for x, y in pairs):
+        if len(pairs) > 3 and varies and all(abs(x - y) < EQUAL_WITHIN for x, y in pairs):
             yield warning(
                 f"{a!r} and {b!r} are always equal.",
                 f"on all {len(pairs)} answers",
@@ -301,7 +302,7 @@ def reward_scores_prompt_turns(evidence: Evidence) -> Iterator[Finding]:
     for blank in (answer for answer in evidence.history if answer.kind == "old-blank"):
         same = [each for each in evidence.of("garbage", "first") if each.text == blank.text]
         usual = next((each for each in same if each.example["id"] == blank.example["id"]), None)
-        if usual and blank.total is not None and abs(total_of(usual) - blank.total) > evidence.noise + 1e-6:
+        if usual and blank.total is not None and abs(total_of(usual) - blank.total) > evidence.noise + LEAST_NOISE:
             found = f"{quote(usual.text)} earned {earned(usual)}, and {earned(blank)} after turns of nonsense"
             yield error(title, found, fix)
             return

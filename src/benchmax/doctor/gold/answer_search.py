@@ -17,6 +17,7 @@ from benchmax.doctor.recording_host import describe_failure
 from benchmax.envs.base_env import overrides
 from benchmax.envs.demonstration import Turn
 from benchmax.envs.types import Example, ToolCall, ToolDefinition
+from benchmax.metrics import is_full, pays_more
 
 OWN_GOLD, FOUND_CALLS = "gold_completion", "tool calls that were found"
 SCOUTED_EXAMPLES = 3
@@ -28,8 +29,6 @@ MOST_TEXTS = 400
 MOST_SIBLINGS = 24
 """The same, where the reward compares all of them."""
 FINALISTS = 6
-FULL_REWARD = 1 - 1e-9
-"""A full reward: when an answer earns this, the search ends."""
 
 LEAST_TRUSTED = 0.5
 """The reward from which on an answer that was guessed from the columns is called a good one."""
@@ -101,7 +100,7 @@ class Gold:
     @property
     def works(self) -> bool:
         """Whether the best way earns more than nonsense."""
-        return self.best is not None and self.earned[self.best] > self.floor + 1e-9
+        return self.best is not None and pays_more(self.earned[self.best], self.floor)
 
     def text(self, example: Example, way: Way | None = None) -> str | None:
         """The answer to an example, written the best way unless another is given."""
@@ -170,7 +169,7 @@ class GoldFinder:
         for tier in range(2):
             for example in scouted:
                 await self._try(example, list(self._tier(example, tier)), earned)
-            enough = any(len(paid) == len(scouted) and min(paid) >= FULL_REWARD for paid in earned.values())
+            enough = any(len(paid) == len(scouted) and is_full(min(paid)) for paid in earned.values())
             if enough or perf_counter() - began > self.seconds:
                 break
         await self._finals(scouted, earned)
@@ -244,7 +243,9 @@ class GoldFinder:
         gold = self.gold
         means = {way: fmean(paid) for way, paid in earned.items() if len(paid) == len(scouted)}
         means = {
-            way: mean for way, mean in means.items() if way.label not in CONSTANT_ANSWERS or mean > self._floor + 1e-9
+            way: mean
+            for way, mean in means.items()
+            if way.label not in CONSTANT_ANSWERS or pays_more(mean, self._floor)
         }
         best = sorted(means, key=lambda way: -means[way])[:FINALISTS]
         if self.tools and not overrides(self.player.host.env, "gold_tool_calls"):

@@ -11,12 +11,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from benchmax.doctor.gold.answer_search import LEAST_TRUSTED, Gold, Way
-from benchmax.doctor.gold.tool_search import ProgramSearch
+from benchmax.doctor.gold.tool_search import Goal, ProgramSearch
 from benchmax.doctor.probe_answers import REFUSAL
 from benchmax.doctor.probe_player import ProbePlayer
 from benchmax.doctor.recording_host import describe_failure
 from benchmax.envs.demonstration import Turn
 from benchmax.envs.types import Example, ToolDefinition
+from benchmax.metrics import pays_more
 from benchmax.rollouts.demonstrations import DONE, play_demonstration
 from benchmax.rollouts.record import Rollout
 
@@ -58,7 +59,7 @@ class Demonstrator:
         """The best demonstration of one example; None when nothing earns more than nonsense."""
         if self.scripted and (played := await self.perform(example)) is not None:
             rollout, turns = played
-            if rollout.reward is not None and rollout.reward > self.gold.floor + 1e-9:
+            if rollout.reward is not None and pays_more(rollout.reward, self.gold.floor):
                 return Demonstration(example, turns, rollout.reward, SCRIPT)
         written = await self._from_gold(example)
         if (
@@ -93,7 +94,7 @@ class Demonstrator:
         best = self.gold.best
         ways = [way for way in self.gold.ways[:MOST_WAYS] if not way.with_tools]
         shown = await self._written(example, [best] if best and not best.with_tools else ways[:1])
-        if shown is not None and best is not None and shown.reward >= self.gold.earned[best] - 1e-9:
+        if shown is not None and best is not None and not pays_more(self.gold.earned[best], shown.reward):
             return shown
         others = await self._written(example, ways, [REFUSAL])
         return max((each for each in (shown, others) if each), key=lambda each: each.reward, default=None)
@@ -106,7 +107,7 @@ class Demonstrator:
         played = await self.player.play(example, probes)
         scored = [each for each in played if each.kind == "gold" and each.total is not None]
         best = max(scored, key=lambda each: each.total or 0.0, default=None)
-        if best is None or best.total is None or best.total <= self.gold.floor + 1e-9:
+        if best is None or best.total is None or not pays_more(best.total, self.gold.floor):
             return None
         probe = self.gold.probe(example, best.text)
         return Demonstration(example, [*probe.turns, best.text], best.total, GOLD)
@@ -115,8 +116,9 @@ class Demonstrator:
         """A solution by tool calls, where that earns at least what the answer alone does."""
         assert self._search is not None
         text = (self.gold.text(example) if self.gold.works else None) or DONE
-        least = max(self.gold.floor, (written.reward if written else 0.0) - 2e-9)
-        found = await self._search.solve(example, self.gold.truth(example), text, least)
+        without_calls = written.reward if written else max(self.gold.floor, 0.0)
+        goal = Goal(example, self.gold.truth(example), text, self.gold.floor, without_calls)
+        found = await self._search.solve(goal)
         if found is None:
             return None
         calls, said, reward = found

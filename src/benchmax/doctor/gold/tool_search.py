@@ -22,7 +22,6 @@ from time import perf_counter
 from typing import TypeAlias
 
 from benchmax.doctor.gold.answer_formats import PLAIN, Form, asked_forms
-from benchmax.doctor.gold.answer_search import FULL_REWARD
 from benchmax.doctor.gold.call_values import (
     USUAL_NUMBER,
     Arguments,
@@ -40,6 +39,7 @@ from benchmax.doctor.probe_player import PlayedAnswer, Probe, ProbePlayer
 from benchmax.doctor.tool_arguments import properties_of
 from benchmax.envs.reward_helpers import content_text
 from benchmax.envs.types import Example, ToolCall, ToolDefinition
+from benchmax.metrics import is_full, pays_more
 from benchmax.models.scripted import ScriptedModel
 from benchmax.rollouts.play import new_rollout, open_rollout
 from benchmax.rollouts.toolbox import BadToolCall, Toolbox, as_result
@@ -50,7 +50,7 @@ BEAM = 6
 MOST_ACTIONS = 6
 """Calls in a row that change something."""
 MOST_REACTIONS = 12
-"""Calls with a value of an earlier result, after each path."""
+"""Calls with a value of an earlier result, after each program."""
 MOST_REPEATS = 12
 """Times the same call is made, where nothing says how often."""
 MOST_PLAYS = 1500
@@ -77,7 +77,7 @@ class Step:
 
 
 @dataclass(slots=True)
-class Path:
+class Program:
     """Calls in a row, and their results."""
 
     steps: list[Step] = field(default_factory=list)
@@ -92,15 +92,18 @@ class Path:
 
 @dataclass(frozen=True, slots=True)
 class Goal:
-    """A row to solve: `answer`, said after the right calls, earns more than `least`."""
+    """A row to solve: what `answer`, or what a tool said, earns after the right calls."""
 
     example: Example
     truth: str | None
     answer: str
-    least: float
+    floor: float
+    """What nonsense earns."""
+    without_calls: float
+    """What the answer earns without calls; where none is known, the floor, and at least 0."""
 
 
-Solution: TypeAlias = tuple[Path, float]
+Solution: TypeAlias = tuple[Program, float]
 """Calls after which the answer earns, and what it earns."""
 
 
@@ -123,22 +126,19 @@ class ProgramSearch:
     def over(self) -> bool:
         return perf_counter() - self._began > self._seconds
 
-    async def solve(
-        self, example: Example, truth: str | None, answer: str, least: float
-    ) -> tuple[list[ToolCall], str, float] | None:
-        """The calls after which `answer`, or what a tool said, earns more than `least`, that text and what it earns."""
+    async def solve(self, goal: Goal) -> tuple[list[ToolCall], str, float] | None:
+        """The calls, the text that earns after them, and what it earns; None when they help in none of the ways."""
         ways = {"look up": self._look_up, "query": self._query, "do": self._do, "quote": self._quote}
         self._began = perf_counter()
-        goal = Goal(example, truth, answer, least)
         try:
             # The way that solved the last row goes first.
             for name in sorted(ways, key=lambda name: name != self.last):
                 found = None if self.over else await ways[name](goal)
                 if found is not None:
-                    path, reward = found
+                    program, reward = found
                     self.last = name
-                    self.solved_with.update((at, step.pattern) for at, step in enumerate(path.steps))
-                    return path.calls, path.answer or answer, reward
+                    self.solved_with.update((at, step.pattern) for at, step in enumerate(program.steps))
+                    return program.calls, program.answer or goal.answer, reward
             return None
         finally:
             self._seconds -= perf_counter() - self._began
@@ -155,46 +155,46 @@ class ProgramSearch:
 
     async def _page_by_page(self, goal: Goal, found: Solution) -> Solution:
         """The same with the calls before one that merely counts: who does not know the page begins with the first."""
-        path, reward = found
-        *before, last = path.steps
+        program, reward = found
+        *before, last = program.steps
         given = json.loads(last.call.arguments)
         counted = [name for name, place in zip(given, last.places, strict=True) if place == USUAL_NUMBER]
         if len(counted) != 1 or given[counted[0]] < 2:
             return found
         pages = [{**given, counted[0]: at} for at in range(1, given[counted[0]] + 1)]
         steps = [Step(ToolCall(last.call.name, json.dumps(page, ensure_ascii=False)), last.places) for page in pages]
-        return await self._solves(goal, Path([*before, *steps], path.results), reward - 1e-9) or found
+        return await self._solves(goal, Program([*before, *steps], program.results), reward) or found
 
     async def _follow(self, goal: Goal, eager: bool) -> Solution | None:
-        frontier = [Path()]
+        frontier = [Program()]
         seen: set[str] = set()
         for _ in range(DEPTH):
-            wider: list[Path] = []
-            for path in frontier:
-                for longer in await self._extend(goal.example, path, goal.truth or "", eager):
-                    told = tells(longer.results[-1], goal.truth or "")
-                    if told and (found := await self._solves(goal, longer)) is not None:
+            wider: list[Program] = []
+            for program in frontier:
+                for longer in await self._extend(goal.example, program, goal.truth or "", eager):
+                    has_truth = tells(longer.results[-1], goal.truth or "")
+                    if has_truth and (found := await self._solves(goal, longer)) is not None:
                         return found
                     if longer.results[-1] not in seen:
                         seen.add(longer.results[-1])
                         wider.append(longer)
                 if self.over:
                     return None
-            wider.sort(key=lambda path: -self.solved_with[len(path.steps) - 1, path.steps[-1].pattern])
+            wider.sort(key=lambda program: -self.solved_with[len(program.steps) - 1, program.steps[-1].pattern])
             frontier = wider[:BEAM]
         return None
 
-    async def _extend(self, example: Example, path: Path, truth: str, eager: bool) -> list[Path]:
-        """Every call that might follow, made in one rollout after the calls of the path."""
-        steps = self._steps(example, path, truth, eager)
-        found: list[Path] = []
+    async def _extend(self, example: Example, program: Program, truth: str, eager: bool) -> list[Program]:
+        """Every call that might follow, made in one rollout after the calls of the program."""
+        steps = self._steps(example, program, truth, eager)
+        found: list[Program] = []
         rollout = new_rollout(self.player.host, example, ScriptedModel(""))
         async with open_rollout(self.player.host, rollout, self.player.settings) as ready:
-            for call in path.calls if ready else ():
+            for call in program.calls if ready else ():
                 await self._call(rollout.id, call)
             for step in steps if ready else ():
                 if result := await self._call(rollout.id, step.call):
-                    found.append(Path([*path.steps, step], [*path.results, result]))
+                    found.append(Program([*program.steps, step], [*program.results, result]))
         return found
 
     async def _call(self, rollout_id: str, call: ToolCall) -> str | None:
@@ -208,11 +208,11 @@ class ProgramSearch:
             return None
         return None if result.is_error or result.text.startswith("Error") else result.text
 
-    def _steps(self, example: Example, path: Path, truth: str, eager: bool) -> list[Step]:
+    def _steps(self, example: Example, program: Program, truth: str, eager: bool) -> list[Step]:
         """Calls that might follow, those that solved earlier rows first; the truth itself is not an argument."""
-        found = [value for value in values(example, path.results) if str(value.value) != truth]
+        found = [value for value in values(example, program.results) if str(value.value) != truth]
         steps = [_step(tool, made) for tool in self.tools for made in arguments(tool, found)]
-        at = len(path.steps)
+        at = len(program.steps)
         steps.sort(key=lambda step: -self.solved_with[at, step.pattern])
         known = [step for step in steps if self.solved_with[at, step.pattern]]
         return known[:BEAM] if eager else steps
@@ -234,7 +234,7 @@ class ProgramSearch:
                 statement = await find_query(ask, shapes, known, goal.truth) if ready else None
             if statement is not None:
                 step = _step(tool, Arguments({name: statement}, ("query",)))
-                if (found := await self._solves(goal, Path([step]))) is not None:
+                if (found := await self._solves(goal, Program([step]))) is not None:
                     return found
         return None
 
@@ -251,29 +251,29 @@ class ProgramSearch:
             return None
         self._done = [step.pattern for step in found[0].steps], found[1]
         halves = self._by_halves(goal.example, found[0])
-        return found if halves is None else await self._solves(goal, halves, found[1] - 1e-9) or found
+        return found if halves is None else await self._solves(goal, halves, found[1]) or found
 
     async def _again(self, goal: Goal) -> Solution | None:
         """The calls that solved the last row, with this one's values in the same places."""
         patterns, earned = self._done
-        steps = {step.pattern: step for step in self._actions(goal.example, Path())}
-        path = Path([steps[pattern] for pattern in patterns if pattern in steps])
-        whole = patterns and len(path.steps) == len(patterns)
-        return await self._solves(goal, path, earned - 1e-9) if whole else None
+        steps = {step.pattern: step for step in self._actions(goal.example, Program())}
+        program = Program([steps[pattern] for pattern in patterns if pattern in steps])
+        whole = patterns and len(program.steps) == len(patterns)
+        return await self._solves(goal, program, earned) if whole else None
 
     async def _for_each(self, goal: Goal) -> Solution | None:
         """The calls that the row holds, or one with each entry of a list of it; then a tool to end, if there is one."""
         example = goal.example
         last = [_step(tool, Arguments({}, ())) for tool in self.tools if _takes_nothing(tool)]
-        lists = [[_step(*each) for each in told] for told in calls_in_row(self.tools, example)]
+        lists = [[_step(*each) for each in made] for made in calls_in_row(self.tools, example)]
         lists += [[_step(tool, made) for made in each] for tool in self.tools for each in one_for_each(tool, example)]
-        paths = [Path([*steps, *end]) for steps in lists for end in ([], *([step] for step in last))]
-        best = max(await self._earning(goal, paths), key=lambda each: each[1], default=None)
-        return best if best is not None and best[1] > goal.least + 4e-9 else None
+        programs = [Program([*steps, *end]) for steps in lists for end in ([], *([step] for step in last))]
+        best = max(await self._earning(goal, programs), key=lambda each: each[1], default=None)
+        return best if best is not None and pays_more(best[1], goal.without_calls) else None
 
-    def _by_halves(self, example: Example, path: Path) -> Path | None:
+    def _by_halves(self, example: Example, program: Program) -> Program | None:
         """The way to a hidden number by the middle of what is left; None where the call holds no such number."""
-        (step, *others), shown = path.steps, self._shown(example)
+        (step, *others), shown = program.steps, self._shown(example)
         between = [int(number) for pair in _BETWEEN.findall(shown) for number in pair]
         bounds = between or [int(number) for number in _WHOLE.findall(shown)]
         given = json.loads(step.call.arguments)
@@ -292,40 +292,40 @@ class ProgramSearch:
             low, high = (tried[-1] + 1, high) if tried[-1] < secret else (low, tried[-1] - 1)
             tried.append((low + high) // 2)
         calls = [ToolCall(step.call.name, json.dumps({**given, name: at})) for at in tried]
-        return Path([Step(call, step.places) for call in calls])
+        return Program([Step(call, step.places) for call in calls])
 
     async def _raise(self, goal: Goal) -> Solution | None:
-        """Extend the best paths while the reward rises; where a single call does not help, repeat it."""
+        """Extend the best programs while the reward rises; where a single call does not help, repeat it."""
         best: Solution | None = None
-        least = goal.least + 4e-9  # a call that changes nothing is not kept
-        beam: list[Solution] = [(Path(), least)]
+        least = goal.without_calls  # a call that changes nothing is not kept
+        beam: list[Solution] = [(Program(), least)]
         plays = 0
         for _ in range(MOST_ACTIONS):
             tried: list[Solution] = []
-            for path, _ in beam:
-                steps = self._actions(goal.example, path)[: MOST_PLAYS // len(beam)][: MOST_PLAYS // MOST_ACTIONS]
-                steps += self._reactions(goal.example, path)[:MOST_REACTIONS]
-                tried += await self._earning(goal, [Path([*path.steps, step]) for step in steps])
+            for program, _ in beam:
+                steps = self._actions(goal.example, program)[: MOST_PLAYS // len(beam)][: MOST_PLAYS // MOST_ACTIONS]
+                steps += self._reactions(goal.example, program)[:MOST_REACTIONS]
+                tried += await self._earning(goal, [Program([*program.steps, step]) for step in steps])
                 plays += len(steps)
             tried.sort(key=lambda each: -each[1])
-            if tried and tried[0][1] > (best[1] if best else least) + 1e-9:
+            if tried and pays_more(tried[0][1], best[1] if best else least):
                 best = tried[0]
             elif best is not None:
                 return best
-            if best and best[1] >= FULL_REWARD:
+            if best and is_full(best[1]):
                 return best
             if plays > MOST_PLAYS or self.over:
                 break
             beam = tried[: WIDE_BEAM if best is None and len(beam) == 1 else BEAM]
         return best or await self._repeat(goal, least)
 
-    def _actions(self, example: Example, path: Path) -> list[Step]:
+    def _actions(self, example: Example, program: Program) -> list[Step]:
         """Calls that might help, of each tool in turn, those that solved earlier rows first."""
-        return self._sorted_steps(values(example, []), len(path.steps))
+        return self._sorted_steps(values(example, []), len(program.steps))
 
-    def _reactions(self, example: Example, path: Path) -> list[Step]:
+    def _reactions(self, example: Example, program: Program) -> list[Step]:
         """The same with a value of an earlier result."""
-        steps = self._sorted_steps(values(example, path.results), len(path.steps)) if path.results else []
+        steps = self._sorted_steps(values(example, program.results), len(program.steps)) if program.results else []
         return [step for step in steps if any("result" in place for place in step.places)]
 
     def _sorted_steps(self, found: Sequence[Value], at: int) -> list[Step]:
@@ -335,10 +335,10 @@ class ProgramSearch:
         return steps
 
     async def _repeat(self, goal: Goal, least: float) -> Solution | None:
-        for step in self._actions(goal.example, Path())[:BEAM]:
-            paid = await self._earning(goal, [Path([step] * times) for times in range(2, MOST_REPEATS + 1)])
+        for step in self._actions(goal.example, Program())[:BEAM]:
+            paid = await self._earning(goal, [Program([step] * times) for times in range(2, MOST_REPEATS + 1)])
             best = max(paid, key=lambda each: each[1], default=None)  # of equal ones the shortest
-            if best is not None and best[1] > least:
+            if best is not None and pays_more(best[1], least):
                 return best
         return None
 
@@ -348,19 +348,25 @@ class ProgramSearch:
         """A call whose result, or a value in it, is the answer, though no column holds it."""
         if self.solved_with and self.last != "quote":
             return None  # rows of one environment are solved in one way
-        found = {path.results[-1]: path for path in await self._extend(goal.example, Path(), "", False)}
+        found = {program.results[-1]: program for program in await self._extend(goal.example, Program(), "", False)}
         forms = [PLAIN, *asked_forms(self._shown(goal.example))[:QUOTED_FORMS]]
-        told = [
-            (path, text) for path in list(found.values())[:QUOTED_RESULTS] for text in _sayings(path.results[-1], forms)
+        quotes = [
+            (program, text)
+            for program in list(found.values())[:QUOTED_RESULTS]
+            for text in _quotes(program.results[-1], forms)
         ]
-        probes = [Probe(str(at), text, ((path.steps[-1].call,),)) for at, (path, text) in enumerate(told)]
+        probes = [Probe(str(at), text, ((program.steps[-1].call,),)) for at, (program, text) in enumerate(quotes)]
         played = await self.player.play(goal.example, probes) if probes else []
-        paid = [(each.total, each) for each in played if each.total is not None and each.total > goal.least + 4e-9]
+        paid = [
+            (each.total, each)
+            for each in played
+            if each.total is not None and pays_more(each.total, goal.without_calls)
+        ]
         if not paid:
             return None
         reward, best = max(paid, key=lambda each: each[0])
-        path = told[int(best.kind)][0]
-        return Path(path.steps, path.results, best.text), reward
+        program = quotes[int(best.kind)][0]
+        return Program(program.steps, program.results, best.text), reward
 
     # Playing
 
@@ -368,29 +374,33 @@ class ProgramSearch:
         """What the model is shown before it answers."""
         return f"{self.player.host.env.system_prompt}\n{question(example)}"
 
-    async def _solves(self, goal: Goal, path: Path, least: float | None = None) -> Solution | None:
-        """The path and what the answer earns after it, where that is more than the goal asks, or at least `least`."""
-        for _, reward in await self._earning(goal, [path]):
-            if reward > goal.least if least is None else reward >= least:
-                return path, reward
+    async def _solves(self, goal: Goal, program: Program, least: float | None = None) -> Solution | None:
+        """The program and what the answer earns after it, where that is more than nonsense earns and at least `least`,
+        by default what the answer earns without calls."""
+        least = goal.without_calls if least is None else least
+        for _, reward in await self._earning(goal, [program]):
+            if pays_more(reward, goal.floor) and not pays_more(least, reward):
+                return program, reward
         return None
 
-    async def _earning(self, goal: Goal, paths: Sequence[Path]) -> list[Solution]:
-        """The paths after which the answer is scored, each with the tools' results, and what the answer earns."""
-        probes = [Probe(str(at), goal.answer, tuple((call,) for call in each.calls)) for at, each in enumerate(paths)]
+    async def _earning(self, goal: Goal, programs: Sequence[Program]) -> list[Solution]:
+        """The programs after which the answer is scored, each with the tools' results, and what the answer earns."""
+        probes = [
+            Probe(str(at), goal.answer, tuple((call,) for call in each.calls)) for at, each in enumerate(programs)
+        ]
         played = {each.kind: each for each in await self.player.play(goal.example, probes)} if probes else {}
         return [
-            (Path(path.steps, _told_by_tools(done)), done.total)
-            for at, path in enumerate(paths)
+            (Program(program.steps, _tool_results(done)), done.total)
+            for at, program in enumerate(programs)
             if (done := played.get(str(at))) is not None and done.total is not None
         ]
 
 
-def _told_by_tools(played: PlayedAnswer) -> list[str]:
+def _tool_results(played: PlayedAnswer) -> list[str]:
     return [content_text(each.get("content")) for each in played.rollout.completion if each["role"] == "tool"]
 
 
-def _sayings(result: str, forms: Sequence[Form]) -> list[str]:
+def _quotes(result: str, forms: Sequence[Form]) -> list[str]:
     """What may be quoted of a result: all of it, or one of the values in it."""
     inside = [str(value.value) for value in values_in_json("result", result) if isinstance(value.value, str | int)]
     return [form.write(text.strip()) for text in (result, *inside[:QUOTED_VALUES]) for form in forms]

@@ -21,6 +21,8 @@ from benchmax.errors import UsageError
 PART = "__env__"
 """The key of a task that holds the name of its part; an environment's own rows do not have it."""
 _NAME = re.compile(r"[A-Za-z0-9_.@+-]{1,64}")
+NAME_CHARS = 60
+"""Of a folder's name, for the environments in it."""
 
 
 def is_composed(spec: str) -> bool:
@@ -90,6 +92,14 @@ def part_name(spec: str, taken: Mapping[str, Any] = {}) -> str:
     short = re.sub(r"[^A-Za-z0-9_.@+-]+", "_", name) or "env"
     free = (short, *(f"{short}-{number}" for number in range(2, len(taken) + 3)))
     return next(each for each in free if each not in taken)
+
+
+def short_name(spec: str) -> str:
+    """What a folder of results is named after: `main.py:MyEnv` is main, `package.module.MyEnv` is MyEnv."""
+    if is_composed(spec):
+        return "-".join(part_name(part) for part in split_parts(spec))[:NAME_CHARS]
+    file = spec.partition(":")[0]
+    return (Path(file).stem if file.endswith(".py") else file.rpartition("/")[2].rpartition(".")[2]) or "run"
 
 
 def check_name(name: str) -> str:

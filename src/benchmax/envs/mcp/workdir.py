@@ -9,6 +9,7 @@ my_env/
 
 from __future__ import annotations
 
+import ast
 import json
 import os
 from collections.abc import Mapping
@@ -121,3 +122,23 @@ def _load(file: Path) -> Any:
         line = f", line {where.line + 1}" if where is not None else ""
         reason = getattr(error, "problem", None) or str(error)
         raise EnvDefinitionError(f"{file.name}{line} is not YAML: {reason}. Correct it.") from None
+
+
+def reward_names(workdir: Path) -> tuple[list[str], str | None]:
+    """The reward functions that reward_fn.py names, without running it; or what is wrong with the file."""
+    try:
+        tree = ast.parse((workdir / REWARD_FILE).read_bytes())
+    except OSError:
+        return [], "There is no reward_fn.py yet: an environment needs one."
+    except (SyntaxError, ValueError) as error:
+        line = getattr(error, "lineno", None)
+        return [], f"reward_fn.py{f', line {line},' if line else ''} cannot be read: {getattr(error, 'msg', error)}."
+    for node in ast.walk(tree):
+        targets = (
+            node.targets if isinstance(node, ast.Assign) else [node.target] if isinstance(node, ast.AnnAssign) else []
+        )
+        if any(isinstance(each, ast.Name) and each.id == "reward_functions" for each in targets):
+            keys = node.value.keys if isinstance(node.value, ast.Dict) else []  # type: ignore[attr-defined]
+            names = [str(key.value) for key in keys if isinstance(key, ast.Constant)]
+            return names, None if names else "The rewards of reward_fn.py are known when it runs."
+    return [], "reward_fn.py defines no reward_functions. Add a dict of names and functions."

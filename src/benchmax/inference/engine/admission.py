@@ -23,7 +23,7 @@ Key = tuple[int, ...]
 
 
 @dataclass(slots=True)
-class Job:
+class PrefillJob:
     """One prompt to compute, for all requests that share it."""
 
     requests: list[Request]
@@ -74,7 +74,7 @@ class Admission:
             self.state.table.held[request.row] = request.length - 1
         self.state.runner.start(requests)
 
-    def _copy_to_siblings(self, jobs: list[Job]) -> None:
+    def _copy_to_siblings(self, jobs: list[PrefillJob]) -> None:
         """Copy a prompt that was computed once to the rows of the other requests that share it."""
         shared = [job for job in jobs if len(job.requests) > 1]
         if shared:
@@ -82,7 +82,7 @@ class Admission:
             target = [request.row for job in shared for request in job.requests[1:]]
             self.state.runner.kv.move(source, target, max(job.end for job in shared))
 
-    def _requeue(self, partial: list[Job]) -> None:
+    def _requeue(self, partial: list[PrefillJob]) -> None:
         """Requests with a computed chunk come next, when the others have had a step."""
         for job in reversed(partial):
             request = job.requests[0]
@@ -90,9 +90,9 @@ class Admission:
             request.begun = True
             self.state.queue.appendleft(request)
 
-    def _wave(self) -> list[Job]:
+    def _wave(self) -> list[PrefillJob]:
         """Waiting requests that can start together: equal prompts as one job, none that had better wait for another."""
-        jobs: dict[Key, Job] = {}
+        jobs: dict[Key, PrefillJob] = {}
         waiting: deque[Request] = deque()
         self.state.table.begin_wave()
         try:
@@ -101,7 +101,7 @@ class Admission:
             self.state.queue.extendleft(reversed(waiting))
         return list(jobs.values())
 
-    def _fill(self, jobs: dict[Key, Job], waiting: deque[Request]) -> None:
+    def _fill(self, jobs: dict[Key, PrefillJob], waiting: deque[Request]) -> None:
         state, share = self.state, self.state.runner.share
         budget = state.runner.prefill_tokens
         prefixes: set[Key] = set()
@@ -128,7 +128,7 @@ class Admission:
                 if len(context) > share:
                     prefixes.add(key[:share])
 
-    def _place(self, request: Request, context: list[int], job: Job | None) -> Job | None:
+    def _place(self, request: Request, context: list[int], job: PrefillJob | None) -> PrefillJob | None:
         """Give the request a row, with what is already computed of its prompt; None when there is no room."""
         state, table, counters = self.state, self.state.table, self.state.counters
         if not self.capacity.ensure_length(state.positions_needed(context), admitting=True):
@@ -148,5 +148,5 @@ class Admission:
             counters.prefix_hits += shared > 0
         if job is None:
             end = min(len(context), shared + state.runner.prefill_chunk)
-            job = Job([request], shared, end, partial=end < len(context))
+            job = PrefillJob([request], shared, end, partial=end < len(context))
         return job

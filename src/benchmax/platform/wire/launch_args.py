@@ -110,7 +110,8 @@ TABLE = (
 def gpu_names() -> list[str]:
     """GPUs that runs may use: those CUDA_VISIBLE_DEVICES leaves, or all of this machine, `BENCHMAX_GPUS` at most.
 
-    They are found without torch.
+    They are found by their device files, without torch, and without NVML: a client has no binding for it, and a driver
+    may take its time to answer.
     """
     most = setting("GPUS")
     if most and not most.isdecimal():

@@ -1,7 +1,9 @@
 """Settings as text: TOML and saved JSON files, dotted flags, and the list of all of them.
 
-All errors in a file or on a command line are reported at once, with a guess at the name that was meant. TOML is written
-by hand: every value is JSON that TOML reads too, and tomlkit would need its inline tables built one by one.
+All errors in a file or on a command line are reported at once, with a guess at the name that was meant;
+pydantic-settings, whose flags are argparse's, exits at the first unknown one, and lets environment variables change a
+run. TOML is written by hand: every value is JSON that TOML reads too, and tomlkit would need its inline tables built
+one by one.
 """
 
 from __future__ import annotations

@@ -20,6 +20,7 @@ from rich.text import Text
 
 from benchmax import metrics
 from benchmax.doctor.learning_signal import Signal
+from benchmax.errors import plural
 from benchmax.files.display import printable
 from benchmax.trainer.display.plan import Plan
 
@@ -123,23 +124,19 @@ def _begins_line(data: dict[str, Any]) -> str:
     return f"training {data['model']} on {data['device']} with {rows}; the run is kept in {data['run']}"
 
 
-def count_steps(count: int) -> str:
-    return f"{count} step" if count == 1 else f"{count} steps"
-
-
 _LINES: dict[str, Callable[[dict[str, Any]], str | None]] = {
     "alert": lambda data: f"ALERT {data['alert']} in step {data['step'] + 1}: {data['message']}",
     "begins": _begins_line,
     "chosen": lambda data: "; ".join(f"{each['name']} = {each['value']} ({each['why']})" for each in data["settings"]),
     "collapsed": lambda data: f"ENDED  {data['message']}",
     "dose": _dose_line,
-    "ended": lambda data: f"ended after {count_steps(data['step'])} ({data['reason']}), {data['seconds']:.0f} s",
-    "failed": lambda data: f"failed after {count_steps(data['step'])}",  # the command prints why, as its last line
+    "ended": lambda data: f"ended after {plural(data['step'], 'step')} ({data['reason']}), {data['seconds']:.0f} s",
+    "failed": lambda data: f"failed after {plural(data['step'], 'step')}",  # the command prints why, as its last line
     "fetching": lambda data: str(data["message"]),
     "mended": lambda data: f"MENDED {data['message']}",
     "note": lambda data: f"note  {data['message']}",
     "outage": lambda data: f"WAITS  {data['message']}",
-    "resumed": lambda data: f"resumed after {count_steps(data['step'])}",
+    "resumed": lambda data: f"resumed after {plural(data['step'], 'step')}",
     "sft": lambda data: f"warm start {data['step'] + 1}/{data['steps']}  loss {data['loss']:.3f}",
     "stopping": lambda data: (
         f"stopping: {data['seconds']:.0f} s for what is under way, then it is saved; Ctrl-C again stops at once"

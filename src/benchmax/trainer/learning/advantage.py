@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
+from benchmax.metrics import pays_more
 from benchmax.rollouts.record import Rollout
 
 UNSCORED = "unscored"
@@ -18,8 +19,6 @@ NO_SIGNAL = "no signal"
 NO_TOKENS = "no tokens"
 CUT_OFF = "cut off"
 
-EQUAL_WITHIN = 1e-9
-"""Rewards closer than this are equal."""
 STD_FLOOR = 1e-4
 """Added to the standard deviation, so that tiny differences are not inflated."""
 PENALTY_BEGINS = 0.8
@@ -78,7 +77,7 @@ def assign_advantages(group: Sequence[Rollout], rule: AdvantageRule = AdvantageR
     if len(judged) < max(2, rule.min_scored * len(group)) or len(scored) < 2:
         return _discard(scored, TOO_FEW)
     rewards = [rule.cut_off.worth(rollout) for rollout in scored]
-    if max(rewards) - min(rewards) < EQUAL_WITHIN:
+    if not pays_more(max(rewards), min(rewards)):
         return _discard(scored, NO_SIGNAL)
     for rollout, advantage in zip(scored, advantages(rewards, rule), strict=True):
         rollout.advantage = advantage

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import AsyncIterator, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Iterator, Sequence
+from contextlib import asynccontextmanager, contextmanager
 from typing import Any, Self
 
 from benchmax.envs.types import ChatMessage, ToolDefinition
@@ -66,6 +66,13 @@ class RoundBarrier:
         """Rollouts have had their last turn."""
         self._members = max(0, self._members - count)
         self._check()
+
+    @contextmanager
+    def group(self, model: ModelClient, size: int, index: int) -> Iterator[ModelClient]:
+        """A model for so many siblings, whose turns wait here."""
+        waiting = BarrierModel(model, index, self)
+        yield waiting
+        self.leave(size - waiting.opened)  # those that failed before their first turn
 
     async def _wait(self, place: Place) -> None:
         if self._running and place not in self._last_round:

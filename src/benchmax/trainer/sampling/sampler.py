@@ -10,7 +10,10 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
+from functools import partial
+from itertools import starmap
 from typing import Protocol
 
 from torch import Tensor
@@ -22,13 +25,13 @@ from benchmax.inference.engine.kv_cache import free_memory
 from benchmax.inference.local_model import LocalModel
 from benchmax.inference.tokens.chat import ChatTokens
 from benchmax.inference.tokens.token_model import TokenModel
-from benchmax.models.base import Sampling
+from benchmax.models.base import ModelClient, Sampling
 from benchmax.rollouts.groups import run_group
 from benchmax.rollouts.host import EnvHost
 from benchmax.rollouts.record import Rollout
 from benchmax.rollouts.settings import RolloutSettings
 from benchmax.trainer.config import TrainConfig
-from benchmax.trainer.sampling.round_barrier import BarrierModel, RoundBarrier
+from benchmax.trainer.sampling.round_barrier import RoundBarrier
 
 OnGroup = Callable[[list[Rollout]], None]
 
@@ -74,35 +77,22 @@ class EngineSampler:
         self.host, self.model, self.config = host, model, config
 
     async def sample(self, examples: Sequence[Example], draw: Draw, on_group: OnGroup) -> list[list[Rollout]]:
-        at_once = max(1, self.config.rollouts.concurrency // draw.group_size)
         if self.model.engine.device.type != "cpu":
-            return await self._play(examples, draw, on_group, at_once, members=0)
+            return await self._play(examples, draw, on_group, members=0)
         await asyncio.to_thread(self.model.engine.start_afresh)
         groups: list[list[Rollout]] = []
+        at_once = _groups_at_once(self.config, draw)
         for first in range(0, len(examples), at_once):
             part = examples[first : first + at_once]
-            groups += await self._play(part, draw, on_group, at_once, members=len(part) * draw.group_size)
+            groups += await self._play(part, draw, on_group, members=len(part) * draw.group_size)
         return groups
 
     async def _play(
-        self, examples: Sequence[Example], draw: Draw, on_group: OnGroup, at_once: int, members: int
+        self, examples: Sequence[Example], draw: Draw, on_group: OnGroup, members: int
     ) -> list[list[Rollout]]:
-        gate = asyncio.Semaphore(at_once)
-        settings = rollout_settings(self.config, draw)
-
-        async def one(index: int, example: Example) -> list[Rollout]:
-            async with gate:
-                model = BarrierModel(self.model, index, barrier)
-                samples = range(draw.group_size)
-                group = await run_group(
-                    self.host, example, model, settings, samples=samples, split=draw.split, step=draw.step
-                )
-                barrier.leave(draw.group_size - model.opened)  # those that failed before their first turn
-            on_group(group)
-            return group
-
         async with RoundBarrier(self.model.engine, members) as barrier:
-            return await all_or_cancel(one(index, example) for index, example in enumerate(examples))
+            models = partial(barrier.group, self.model, draw.group_size)
+            return await play_groups(self.host, examples, models, draw, self.config, on_group)
 
     def push(self, weights: Mapping[str, Tensor]) -> None:
         self.model.engine.update_weights(dict(weights))
@@ -115,6 +105,34 @@ class EngineSampler:
         engine = self.model.engine
         if engine.device.type == "cpu" and "kv_bytes" in state:
             engine.kv_bytes = min(state["kv_bytes"], max(engine.kv_bytes, free_memory(engine.device)))
+
+
+async def play_groups(
+    host: EnvHost,
+    examples: Sequence[Example],
+    models: Callable[[int], AbstractContextManager[ModelClient]],
+    draw: Draw,
+    config: TrainConfig,
+    on_group: OnGroup,
+) -> list[list[Rollout]]:
+    """One group of siblings for each example, in the order of the examples; `models` opens what plays one of them."""
+    gate = asyncio.Semaphore(_groups_at_once(config, draw))
+    settings, samples = rollout_settings(config, draw), range(draw.group_size)
+
+    async def one(index: int, example: Example) -> list[Rollout]:
+        async with gate:
+            with models(index) as model:
+                group = await run_group(
+                    host, example, model, settings, samples=samples, split=draw.split, step=draw.step
+                )
+        on_group(group)
+        return group
+
+    return await all_or_cancel(starmap(one, enumerate(examples)))
+
+
+def _groups_at_once(config: TrainConfig, draw: Draw) -> int:
+    return max(1, config.rollouts.concurrency // draw.group_size)
 
 
 async def prompt_tokens(host: EnvHost, chat: ChatTokens, row: Example) -> list[int]:

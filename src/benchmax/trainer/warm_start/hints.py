@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 from benchmax.doctor.gold.ground_truths import truth_text
 from benchmax.envs.base_env import PROMPT_COLUMNS
 from benchmax.envs.types import Example, Messages
+from benchmax.metrics import pays_more
 from benchmax.models.base import TokenSegment
 from benchmax.rollouts.record import Rollout
 from benchmax.trainer.sampling.sampler import Draw, prompt_tokens
@@ -66,7 +67,7 @@ async def _unhinted(solver: Solver, row: Example, group: Sequence[Rollout]) -> S
     paid = [each for each in group if each.ok and each.reward is not None and not each.cut_off and each.tokens]
     best = max(paid, key=lambda each: each.reward or 0.0, default=None)
     part = solver.host.part_of(row)
-    if best is None or best.reward is None or best.reward <= (await solver.gold(part)).floor + 1e-9:
+    if best is None or best.reward is None or not pays_more(best.reward, (await solver.gold(part)).floor):
         return None
     prompt = await prompt_tokens(solver.host, solver.chat, row)
     segments = [TokenSegment(prompt, sampled=False), *best.tokens[1:]]

@@ -18,6 +18,7 @@ from benchmax.doctor.learning_signal import Known
 from benchmax.doctor.probe_player import ProbePlayer
 from benchmax.envs.types import Example
 from benchmax.inference.tokens.chat import ChatTokens
+from benchmax.metrics import is_full
 from benchmax.models.base import Sampling
 from benchmax.rollouts.host import EnvHost
 from benchmax.rollouts.play import run_rollout
@@ -103,7 +104,7 @@ class Solver:
         rollout = await run_rollout(self.host, found.example, model, self.player.settings)
         if self.player.grouped:  # a reward that compares siblings cannot be earned alone
             rollout.reward = found.reward
-        if not rollout.tokens or rollout.reward is None or rollout.reward < found.reward - 1e-6:
+        if not rollout.tokens or rollout.reward is None or not is_full(rollout.reward, found.reward):
             return None
         sequence = demonstration_sequence(rollout.tokens)
         if len(sequence.ids) > self.chat.context:

@@ -26,7 +26,7 @@ REASON_CHARS = 600
 """The longest quotation of an environment's error."""
 
 
-class Finding(NamedTuple):
+class AlarmReason(NamedTuple):
     """What an alarm found: what is wrong and what to do, the numbers behind it, and ids of rollouts that show it."""
 
     message: str

@@ -7,10 +7,10 @@ from typing import Any, NamedTuple
 
 from benchmax.trainer.config import WatchConfig
 from benchmax.trainer.watch import response_alarms, reward_alarms, signal_alarms, update_alarms
-from benchmax.trainer.watch.history import Finding, Groups, History, Values, flat
+from benchmax.trainer.watch.history import AlarmReason, Groups, History, Values, flat
 from benchmax.trainer.watch.signal_alarms import count_silent_groups
 
-ALARMS: tuple[Callable[[History, Groups], Finding | None], ...] = (
+ALARMS: tuple[Callable[[History, Groups], AlarmReason | None], ...] = (
     update_alarms.not_finite,
     reward_alarms.reward_collapse,
     reward_alarms.all_equal,
@@ -67,7 +67,7 @@ class Monitor:
         """Take in one evaluation, made after `step`, and the best one before it."""
         return self._raise(step, {alarm.__name__: alarm(self.history, best, now, groups) for alarm in HELD_OUT_ALARMS})
 
-    def _raise(self, step: int, found: Mapping[str, Finding | None]) -> list[Alert]:
+    def _raise(self, step: int, found: Mapping[str, AlarmReason | None]) -> list[Alert]:
         """Alerts for the findings whose alarm has been silent for a window."""
         alerts = []
         for kind, finding in found.items():

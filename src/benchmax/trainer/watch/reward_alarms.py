@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from benchmax import metrics
 from benchmax.trainer.watch.history import (
     AVERAGED_STEPS,
-    Finding,
+    AlarmReason,
     Groups,
     History,
     does_not_fit,
@@ -29,7 +29,7 @@ HIGH_LR = 1e-2
 """Beyond this AdamW's steps destroy a language model sooner than they teach it."""
 
 
-def reward_collapse(history: History, groups: Groups) -> Finding | None:
+def reward_collapse(history: History, groups: Groups) -> AlarmReason | None:
     found = history.best_and_latest_reward()
     if found is None:
         return None
@@ -42,7 +42,7 @@ def reward_collapse(history: History, groups: Groups) -> Finding | None:
     return _fell("The mean reward", best, now, groups)
 
 
-def held_out_collapse(history: History, best: float | None, now: float | None, groups: Groups) -> Finding | None:
+def held_out_collapse(history: History, best: float | None, now: float | None, groups: Groups) -> AlarmReason | None:
     if best is None or now is None or not _collapsed(history, best, now):
         return None
     rewards = [rollout.reward for rollout in flat(groups) if rollout.reward is not None]
@@ -62,8 +62,8 @@ def _spread_of(history: History, rewards: Sequence[float], best: float) -> float
     return max(statistics.pstdev(rewards), math.sqrt(max(0.0, (best - low) * (high - best))))
 
 
-def _fell(what: str, best: float, now: float, groups: Groups) -> Finding:
-    return Finding(
+def _fell(what: str, best: float, now: float, groups: Groups) -> AlarmReason:
+    return AlarmReason(
         f"{what} fell from {best:.2f} to {now:.2f}. Go back to the best checkpoint and lower optim.lr, or add "
         "algorithm.kl.",
         {"best": best, "now": now},
@@ -71,7 +71,7 @@ def _fell(what: str, best: float, now: float, groups: Groups) -> Finding:
     )
 
 
-def all_equal(history: History, groups: Groups) -> Finding | None:
+def all_equal(history: History, groups: Groups) -> AlarmReason | None:
     """Every sample of every group earns the same, and less than was reached: nothing leads back up."""
     recent, found = history.steps[-AVERAGED_STEPS:], history.best_and_latest_reward()
     if found is None or any(values.get(metrics.GROUPS_USED) for values in recent):
@@ -79,7 +79,7 @@ def all_equal(history: History, groups: Groups) -> Finding | None:
     best, now = found
     if not best - now > 0.1 * history.reward_span > 0:
         return None
-    return Finding(
+    return AlarmReason(
         f"For {AVERAGED_STEPS} steps all samples of each prompt earned the same, {now:.2f} on average where {best:.2f} "
         "was reached. Go back to the best checkpoint and lower optim.lr.",
         {"best": best, "now": now},
@@ -87,7 +87,7 @@ def all_equal(history: History, groups: Groups) -> Finding | None:
     )
 
 
-def not_moving(history: History, groups: Groups) -> Finding | None:
+def not_moving(history: History, groups: Groups) -> AlarmReason | None:
     window, rewards = history.config.window, history.series(metrics.REWARD)
     latest = history.steps[-1]
     if len(rewards) < 2 * window or not latest.get(metrics.GROUPS_USED):
@@ -97,7 +97,7 @@ def not_moving(history: History, groups: Groups) -> Finding | None:
     if abs(now - before) >= UNMOVED_SHARE * seen or not history.has_room(now):
         return None
     lr, best = latest.get(metrics.LEARNING_RATE, 0.0), history.highest
-    return Finding(
+    return AlarmReason(
         f"The reward has not moved for {2 * window} steps (at {now:.3g} on average; the best answer earned "
         f"{best:.3g}). {_other_lr(lr)}",
         {"before": before, "now": now, "best": best, "lr": lr},
@@ -113,7 +113,7 @@ def _other_lr(lr: float) -> str:
     )
 
 
-def component_saturated(history: History, groups: Groups) -> Finding | None:
+def component_saturated(history: History, groups: Groups) -> AlarmReason | None:
     """One easy component is earned in full while another never is: the model has found the cheap half of the reward."""
     window, tops = history.config.window, history.component_maxima
     recent = {name: history.series(metrics.component(name))[-window:] for name in _components(history)}
@@ -124,7 +124,7 @@ def component_saturated(history: History, groups: Groups) -> Finding | None:
     if not paid or not unpaid:
         return None
     by_unpaid = sorted(flat(groups), key=lambda rollout: sum(rollout.rewards.get(name, 0) for name in unpaid))
-    return Finding(
+    return AlarmReason(
         f"{', '.join(paid)} is paid in full for {window} steps while {', '.join(unpaid)} does not move. "
         "The model may have found a shortcut: read the examples, and pay for the first only with the second.",
         {"saturated": {name: full[name][-1] for name in paid}, "flat": {name: full[name][-1] for name in unpaid}},
@@ -145,12 +145,12 @@ def _stuck(values: Sequence[float], scale: float) -> bool:
     return max(values) <= 0.1 * scale and rise < 0.02 * scale
 
 
-def unscored(history: History, groups: Groups) -> Finding | None:
+def unscored(history: History, groups: Groups) -> AlarmReason | None:
     share = history.steps[-1].get(metrics.UNSCORED, 0.0)
     failed = [rollout for rollout in flat(groups) if rollout.reward is None]
     if share <= MOST_UNSCORED or all(map(does_not_fit, failed)):
         return None
-    return Finding(
+    return AlarmReason(
         f"{share:.0%} of the rollouts got no reward and were left out. The most common reason: "
         f"{most_common_error(groups)}. Fix the environment or its judge.",
         {"share": share},
@@ -158,13 +158,13 @@ def unscored(history: History, groups: Groups) -> Finding | None:
     )
 
 
-def held_out_unscored(history: History, best: float | None, now: float | None, groups: Groups) -> Finding | None:
+def held_out_unscored(history: History, best: float | None, now: float | None, groups: Groups) -> AlarmReason | None:
     rollouts = flat(groups)
     failed = [rollout for rollout in rollouts if rollout.reward is None]
     if len(failed) <= MOST_UNSCORED * len(rollouts):
         return None
     share = len(failed) / len(rollouts)
-    return Finding(
+    return AlarmReason(
         f"{share:.0%} of the held-out rollouts got no reward, and the held-out reward leaves them out; with fewer "
         "than algorithm.min_scored of them scored, an evaluation does not count. The most common reason: "
         f"{most_common_error(groups)}. Fix the environment, its judge or these rows.",

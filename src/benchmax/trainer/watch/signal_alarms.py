@@ -8,7 +8,16 @@ from typing import Any
 
 from benchmax import metrics
 from benchmax.trainer.learning.advantage import CUT_OFF, NO_SIGNAL, NO_TOKENS, TOO_FEW, UNSCORED
-from benchmax.trainer.watch.history import Finding, Groups, History, Values, flat, ids, most_common_error, reward_range
+from benchmax.trainer.watch.history import (
+    AlarmReason,
+    Groups,
+    History,
+    Values,
+    flat,
+    ids,
+    most_common_error,
+    reward_range,
+)
 
 FIRST_STEPS = 4
 """Steps without any signal, from the first on, after which an alert says so."""
@@ -22,7 +31,7 @@ REASONS = {
 """Why a group has no signal; the first one that is found among its samples counts."""
 
 
-def nothing_learned(history: History, groups: Groups) -> Finding | None:
+def nothing_learned(history: History, groups: Groups) -> AlarmReason | None:
     """Once, early: no group of any step had signal, so no update has happened yet."""
     steps = history.steps
     scored = any(metrics.REWARD in values for values in steps)
@@ -33,7 +42,7 @@ def nothing_learned(history: History, groups: Groups) -> Finding | None:
     )
 
 
-def no_signal(history: History, groups: Groups) -> Finding | None:
+def no_signal(history: History, groups: Groups) -> AlarmReason | None:
     recent = history.steps[-history.config.equal_steps :]
     if len(recent) < history.config.equal_steps or _used(recent):
         return None
@@ -54,10 +63,10 @@ def _used(steps: Sequence[Values]) -> bool:
     return any(values.get(metrics.GROUPS_USED) for values in steps)
 
 
-def _without_signal(steps: Sequence[Values], groups: Groups, message: str) -> Finding:
+def _without_signal(steps: Sequence[Values], groups: Groups, message: str) -> AlarmReason:
     reasons, (low, high) = _reasons(steps), reward_range(steps)
     evidence: dict[str, Any] = {"steps": len(steps), "groups": reasons, "lowest": low, "highest": high}
-    return Finding(message.format(_why(reasons, low, high)) + _advice(reasons, groups), evidence, ids(flat(groups)))
+    return AlarmReason(message.format(_why(reasons, low, high)) + _advice(reasons, groups), evidence, ids(flat(groups)))
 
 
 def _reasons(steps: Sequence[Values]) -> dict[str, int]:

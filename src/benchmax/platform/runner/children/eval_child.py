@@ -65,14 +65,10 @@ async def _open_model(launch: Mapping[str, Any], config: TrainConfig, key: str) 
         from benchmax.models.endpoints import endpoint_model
 
         return await endpoint_model({**launch["endpoint"], "api_key": key, "reach": launch.get("reach")})
-    return await asyncio.to_thread(_load_model, kind, name, Path(launch["run_dir"]), config)
+    from benchmax.trainer.open_checkpoint import BASE, open_run_model
 
-
-def _load_model(kind: str, name: str, run_dir: Path, config: TrainConfig) -> ModelClient:
-    from benchmax.inference.local_model import LocalModel
-    from benchmax.trainer.open_checkpoint import open_checkpoint
-
-    return LocalModel.load(config.model.name) if kind == "base" else open_checkpoint(run_dir, name, name=name)
+    run_dir, which = Path(launch["run_dir"]), name or BASE
+    return await asyncio.to_thread(open_run_model, run_dir, which, config.model.name, name=name or None)
 
 
 if __name__ == "__main__":

@@ -32,18 +32,17 @@ def lower_priority() -> None:
 
 
 def load_local(name: str) -> LocalModel:
+    """A model of the store. Not by `open_local`, which also finds runs, and asks nobody who may read them."""
     lower_priority()
     return LocalModel.load(name, **LIMITS)
 
 
 def load_checkpoint(run_dir: Path, which: str, base: str) -> LocalModel:
     """A run's weights at a checkpoint, or those it began with."""
-    from benchmax.trainer.open_checkpoint import open_checkpoint
+    from benchmax.trainer.open_checkpoint import BASE, open_run_model
 
-    if which == "base":
-        return LocalModel.load(base, name="base", **LIMITS)
-    model = open_checkpoint(run_dir, which, **LIMITS)
-    model.name = model.name.rpartition(":")[2]
+    model = open_run_model(run_dir, which, base, **LIMITS)
+    model.name = BASE if which == BASE else model.name.rpartition(":")[2]
     return model
 
 

@@ -1,0 +1,61 @@
+"""What ended a run, and whether it would end it again at once if the run were resumed."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from benchmax.files.jsonl import read_jsonl
+from benchmax.trainer.rundir import read_config, read_status
+
+SETTING_OF_REASON = {
+    "steps": ("limits", "steps"),
+    "time": ("limits", "seconds"),
+    "patience": ("eval", "patience"),
+    "target": ("eval", "target"),
+    "solved": ("eval", "stop_solved"),
+    "collapsed": ("watch", "mends"),
+}
+"""The setting behind each reason for which a run ends."""
+
+
+class Ending(NamedTuple):
+    """A setting that ended a run after some steps."""
+
+    steps: int
+    setting: str
+    value: str
+    enough: str
+    """A value of it with which the run trains on."""
+
+
+def ending_again(run: Path, changes: Mapping[str, Any]) -> Ending | None:
+    """What would end a complete run again at once; None when there is something to do, with these changes."""
+    status = read_status(run)
+    if status.get("state") != "complete":
+        return None
+    reason = status.get("reason", "steps")
+    section, name = SETTING_OF_REASON[reason]
+    limit = getattr(getattr(read_config(run), section), name)
+    reached = {"steps": status["step"], "time": _seconds(run)}.get(reason, limit)
+    if name in changes.get(section, {}) and not _within(changes[section][name], reached):
+        return None
+    value = str(limit) if isinstance(limit, bool) else f"{limit:.10g}"
+    enough = {"target": "none", "solved": "false"}.get(reason) or math.ceil(2 * reached) or 1
+    return Ending(status["step"], f"{section}.{name}", value, str(enough))
+
+
+def _seconds(run: Path) -> float:
+    """How long the run has trained: a little longer than its limit, for the last step was not cut off."""
+    lines = read_jsonl(run / "events.jsonl")
+    ends = [line["seconds"] for line in lines if line["kind"] == "ended" and "seconds" in line]
+    return float(ends[-1]) if ends else 0.0
+
+
+def _within(asked: Any, reached: float) -> bool:
+    """Whether the run would end at once again; what is no number is refused later, with what may stand there."""
+    if isinstance(asked, bool):
+        return asked == reached
+    return isinstance(asked, int | float) and asked <= reached
