@@ -76,7 +76,7 @@ def check_whole(database, run_id, count):
     assert get(database, run_id).status == "complete", get(database, run_id).reason
     assert steps(database, run_id) == list(range(count))
     with database.read() as session:
-        assert len(rollouts.page(session, run_id, mode="train", limit=10_000)) == 2 * count
+        assert len(rollouts.page(session, run_id, split="train", limit=10_000)) == 2 * count
         assert len(rollouts.logs(session, run_id)) == 2 * count
 
 

@@ -50,7 +50,7 @@ FINGERPRINT_BYTES = 1024
 """Bytes before a cursor, by which the file is recognised as the one that was read."""
 
 METRICS, EVENTS, STATUS = "metrics.jsonl", "events.jsonl", "status.json"
-MODES = ("train", "eval")
+SPLITS = ("train", "eval")
 DEMONSTRATIONS = "rollouts/warm_start-"
 """Solutions that the model was shown. In older runs they bear the split of an evaluation, which they are not."""
 
@@ -227,22 +227,22 @@ class Ingest:
 
     def _store_metrics(self, session: Session, lines: list[Line], rewound: bool) -> None:
         metrics = [_metric(line.value) for line in lines if _is_metric(line.value)]
-        tops = {mode: max((each.step for each in metrics if each.mode == mode), default=-1) for mode in MODES}
+        tops = {split: max((each.step for each in metrics if each.split == split), default=-1) for split in SPLITS}
         if rewound:
-            for mode in MODES:
-                run_metrics.drop_from(session, self.run_id, mode, tops[mode] + 1)
+            for split in SPLITS:
+                run_metrics.drop_from(session, self.run_id, split, tops[split] + 1)
             ingested.forget_step(session, self.run_id)
         run_metrics.record(session, self.run_id, metrics)
         if metrics:
             step = tops["train"] if tops["train"] >= 0 else None
             runs.set_progress(session, self.run_id, step=step, activity=self._activity(metrics[-1]))
-        data = {mode: top for mode, top in tops.items() if top >= 0}
+        data = {split: top for split, top in tops.items() if top >= 0}
         events.append(session, self.run_id, "points", category="feed", data=data)
 
     def _activity(self, line: run_metrics.MetricLine) -> str:
         reward = line.values.get(metrics.REWARD)
         detail = "" if reward is None else f": mean reward {reward:.3f}"
-        if line.mode == "eval":
+        if line.split == "eval":
             return f"evaluated after step {line.step}{detail}" if line.step else f"evaluated before training{detail}"
         return f"step {line.step + 1}{f' of {self.total}' if self.total else ''}{detail}"
 
@@ -256,7 +256,7 @@ class Ingest:
         elif failed := sum(row["error_type"] is not None for row in rows):
             runs.add_errors(session, self.run_id, failed)
         if rows:
-            data = {"mode": rows[-1]["mode"], "step": rows[-1]["step"], "count": len(rows)}
+            data = {"mode": rows[-1]["split"], "step": rows[-1]["step"], "count": len(rows)}
             events.append(session, self.run_id, "rollouts", category="feed", data=data)
 
     def _index(self, session: Session, pieces: list[Piece], **more: str) -> list[dict[str, Any]]:
@@ -264,10 +264,10 @@ class Ingest:
         rows: list[dict[str, Any]] = []
         logs: list[dict[str, Any]] = []
         for piece in pieces:
-            mode = {"mode": DEMONSTRATION} if piece.name.startswith(DEMONSTRATIONS) else more
+            split = {"split": DEMONSTRATION} if piece.name.startswith(DEMONSTRATIONS) else more
             for line in piece.lines:
                 try:
-                    row = rollouts.row_of(line.value, file=piece.name, offset=line.offset, length=line.length, **mode)
+                    row = rollouts.row_of(line.value, file=piece.name, offset=line.offset, length=line.length, **split)
                     logs += rollouts.logs_of(line.value)
                     rows.append(row)
                 except (LookupError, TypeError, ValueError, AttributeError) as error:
@@ -315,7 +315,7 @@ class EvalIngest(Ingest):
         """It has no status.json."""
 
     def _store_rollouts(self, session: Session, pieces: list[Piece]) -> None:
-        self._index(session, pieces, mode=evals.MODE, eval_id=self.eval_id)
+        self._index(session, pieces, split=evals.SPLIT, eval_id=self.eval_id)
         done = ingested.count_eval(session, self.run_id, self.eval_id)
         evals.set_progress(session, self.eval_id, done=done)
 

@@ -12,10 +12,10 @@ from benchmax.platform.store.runs.rollouts import at_latest_step
 from benchmax.platform.store.tables import RolloutRow
 
 
-def scores(db: Session, run_id: str, *, mode: str = "eval", eval_id: str = "") -> dict[str, list[dict[str, float]]]:
-    """The scored rollouts of a mode's latest step."""
+def scores(db: Session, run_id: str, *, split: str = "eval", eval_id: str = "") -> dict[str, list[dict[str, float]]]:
+    """The scored rollouts of a split's latest step."""
     columns = select(RolloutRow.example_id, RolloutRow.reward, RolloutRow.components)
-    query = columns.where(at_latest_step(db, run_id, mode, eval_id), RolloutRow.reward.is_not(None))
+    query = columns.where(at_latest_step(db, run_id, split, eval_id), RolloutRow.reward.is_not(None))
     found: dict[str, list[dict[str, float]]] = defaultdict(list)
     for example_id, reward, components in db.execute(query):
         assert reward is not None

@@ -1,5 +1,5 @@
 """Evaluations outside training, of a run's checkpoint, its base model or another endpoint. Their rollouts have the
-mode `external-eval` and the eval's id."""
+split `external-eval` and the eval's id."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from benchmax.platform.store.runs import events, runs
 from benchmax.platform.store.statements import get_if, get_locked
 from benchmax.platform.store.tables import TERMINAL, Eval
 
-MODE = "external-eval"
+SPLIT = "external-eval"
 
 
 def create(

@@ -65,9 +65,9 @@ def get_run(services: Services, run: VisibleRun, caller: MaybeCaller, include_co
 def get_details(services: Services, run: VisibleRun, caller: MaybeCaller) -> wire.RunDetails:
     """One run, with its modes and the number of errors."""
     with services.database.read() as db:
-        modes = sorted({*metrics.modes(db, run.id), *rollouts.modes(db, run.id)})
+        splits = sorted({*metrics.splits(db, run.id), *rollouts.splits(db, run.id)})
         info = run_info(db, run, caller, services.data, config=True)
-    return wire.RunDetails(**dict(info), modes=modes, error_count=run.error_count)
+    return wire.RunDetails(**dict(info), modes=splits, error_count=run.error_count)
 
 
 @router.get("/{run_id}/events", response_model=wire.RunEvents, responses=UNCHANGED)
