@@ -207,8 +207,8 @@ class Supervisor:
                     logger.warning("%s: its processes cannot be recorded: %s", watched.job, error)
         for row in [] if self.stopping else self.leases.take_abandoned():
             self._take_over(self._open_job(row))
-        with self.database.read() as session:
-            cancelled = [each for each in self.watched.values() if each.job.is_cancelled(session)]
+        with self.database.read() as db:
+            cancelled = [each for each in self.watched.values() if each.job.is_cancelled(db)]
         for watched in cancelled:
             watched.ask_to_end("cancel")
         keep_up(self.database, self.data, self.leases, self.watched, self._open_job)
@@ -222,8 +222,8 @@ class Supervisor:
             return False
         job = self._open_job(row)
         try:
-            with self.database.read() as session:
-                cancelled = job.is_cancelled(session)
+            with self.database.read() as db:
+                cancelled = job.is_cancelled(db)
             if cancelled:
                 self._finish(job, Verdict("cancelled", "It was stopped before it began."))
             else:
@@ -244,8 +244,8 @@ class Supervisor:
             process = self._start_child(folder, module=job.module, policy=self.policy, variables=devices)
             about = {"pid": process.pid, "started": process.started, "slots": slots, "began_at": began_at}
             write_object(folder / PROCESS_FILE, about)
-            with self.database.write() as session:
-                mine = jobs.set_child(session, job.row.id, self.leases.holder, process.pid, process.started)
+            with self.database.write() as db:
+                mine = jobs.set_child(db, job.row.id, self.leases.holder, process.pid, process.started)
         except BaseException:
             self.slots.give(slots)
             if process is not None:
@@ -307,15 +307,15 @@ class Supervisor:
         """End the job and its run, or give the job back to the queue, in one transaction."""
         attempts = job.row.attempts if attempt is None else attempt
         holder = self.leases.holder
-        with self.database.write() as session:
+        with self.database.write() as db:
             if verdict.status == "pending":
                 counted = attempts if verdict.counted else attempts - 1
                 pause = min(LONGEST_PAUSE, 0.5 * 2.0**counted) if verdict.counted else 0.0
-                mine = jobs.give_back(session, job.row.id, holder, attempts=max(0, counted), delay=pause)
+                mine = jobs.give_back(db, job.row.id, holder, attempts=max(0, counted), delay=pause)
             else:
-                mine = jobs.finish(session, job.row.id, holder)
+                mine = jobs.finish(db, job.row.id, holder)
             if mine:
-                job.finish(session, verdict.status, verdict.reason)
+                job.finish(db, verdict.status, verdict.reason)
 
     def _drop(self, watched: Watched) -> None:
         """Another supervisor has the job: the child, if it began, is theirs."""

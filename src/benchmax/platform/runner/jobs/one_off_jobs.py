@@ -41,11 +41,11 @@ class OneOffJob(Job):
         return self.data.root / "one_off_jobs" / self.one_off_id
 
     def prepare(self) -> dict[str, Any]:
-        with self.database.write() as session:
-            asked = session.get(tables.OneOffJob, self.one_off_id)
+        with self.database.write() as db:
+            asked = db.get(tables.OneOffJob, self.one_off_id)
             if asked is None:
                 raise NotFoundError("What was asked for is gone. Ask again.")
-            one_off_jobs.set_status(session, asked.id, "active", "starting")
+            one_off_jobs.set_status(db, asked.id, "active", "starting")
         self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         write_object(self.folder / LAUNCH_FILE, self.launch(asked))
         return {"variables": self.secrets()}
@@ -55,22 +55,22 @@ class OneOffJob(Job):
         """The child's launch.json; files it needs are put into the folder."""
 
     def secrets(self) -> dict[str, str]:
-        with self.database.read() as session:
-            asked = session.get(tables.OneOffJob, self.one_off_id)
-            return {} if asked is None else dict(self.vault.for_run(session, asked.owner_id, ""))
+        with self.database.read() as db:
+            asked = db.get(tables.OneOffJob, self.one_off_id)
+            return {} if asked is None else dict(self.vault.for_run(db, asked.owner_id, ""))
 
-    def is_cancelled(self, session: Session) -> bool:
-        asked = session.get(tables.OneOffJob, self.one_off_id)
-        return asked is None or (asked.run_id is not None and runs.get(session, asked.run_id) is None)
+    def is_cancelled(self, db: Session) -> bool:
+        asked = db.get(tables.OneOffJob, self.one_off_id)
+        return asked is None or (asked.run_id is not None and runs.get(db, asked.run_id) is None)
 
     def report_phase(self, phase: str, working: bool) -> None:
         if phase:
-            with self.database.write() as session:
-                one_off_jobs.set_status(session, self.one_off_id, "active", phase)
+            with self.database.write() as db:
+                one_off_jobs.set_status(db, self.one_off_id, "active", phase)
 
-    def finish(self, session: Session, status: str, reason: str) -> None:
+    def finish(self, db: Session, status: str, reason: str) -> None:
         if status == "pending":
-            one_off_jobs.set_status(session, self.one_off_id, "queued", reason)
+            one_off_jobs.set_status(db, self.one_off_id, "queued", reason)
             return
         try:
             hide = Redactor(self.secrets().values())
@@ -78,7 +78,7 @@ class OneOffJob(Job):
             status, reason, hide = "failed", str(error), Redactor(())
         status = "complete" if status == "complete" else "failed"
         result = self._result(hide) if status == "complete" else None
-        one_off_jobs.set_status(session, self.one_off_id, status, hide(reason), result)
+        one_off_jobs.set_status(db, self.one_off_id, status, hide(reason), result)
         shutil.rmtree(self.folder, ignore_errors=True)
 
     def _result(self, hide: Redactor) -> dict[str, Any]:

@@ -140,8 +140,8 @@ class LiveSessions:
         """Write launch.json; returns the message for the child, with what only it may know."""
         asked = folder.asked
         if asked.get("run_id"):
-            with self._database.read() as session:
-                run = runs.get(session, asked["run_id"])
+            with self._database.read() as db:
+                run = runs.get(db, asked["run_id"])
             if run is None:
                 raise NotFoundError("The run is gone. `benchmax runs list` shows yours.")
             files = prepare(self._data, run)
@@ -153,8 +153,8 @@ class LiveSessions:
         return {"variables": self._secrets(folder), **machine_message(self._database, self._data)}
 
     def _secrets(self, folder: SessionFolder) -> dict[str, str]:
-        with self._database.read() as session:
-            return dict(self._vault.for_run(session, folder.asked["owner_id"], folder.asked.get("run_id") or ""))
+        with self._database.read() as db:
+            return dict(self._vault.for_run(db, folder.asked["owner_id"], folder.asked.get("run_id") or ""))
 
     def _make_room(self, folder: SessionFolder) -> None:
         """End the session that has been idle longest, if one may be ended; report what this one waits for."""
@@ -229,8 +229,8 @@ class LiveSessions:
         (folder.path / live_sessions.SOCKET).unlink(missing_ok=True)
 
     def _is_gone(self, run_id: str) -> bool:
-        with self._database.read() as session:
-            return runs.get(session, run_id) is None
+        with self._database.read() as db:
+            return runs.get(db, run_id) is None
 
 
 def _is_model(folder: SessionFolder) -> bool:
