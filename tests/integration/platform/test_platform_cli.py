@@ -357,14 +357,14 @@ def test_rows_are_set_aside_when_none_were_given(here, tmp_path):
     run_id = json.loads(said.stdout)["runId"]
     manifest = json.loads((tmp_path / "task" / ".castform" / "runs" / f"{run_id}.json").read_text())
     assert manifest["rows"] == {"train": 32, "eval": 8}
-    train, held_out = launch.hold_out([{"prompt": str(number)} for number in range(18)])
+    train, held_out = launch.set_aside([{"prompt": str(number)} for number in range(18)])
     assert (len(train), len(held_out)) == (16, 2)
     assert not [row for row in held_out if row in train]
     with pytest.raises(DatasetError, match="16 rows are too few"):
-        launch.hold_out([{"prompt": "x"}] * 16)
+        launch.set_aside([{"prompt": "x"}] * 16)
     (tmp_path / "bad.jsonl").write_text("{broken\n")
     with pytest.raises(DatasetError, match="cannot be read"):
-        launch.hold_out(str(tmp_path / "bad.jsonl"))
+        launch.set_aside(str(tmp_path / "bad.jsonl"))
     ended(here, run_id)
 
 
