@@ -30,7 +30,7 @@ from typing import Any
 from benchmax import extras
 from benchmax.config import home
 from benchmax.errors import NotFoundError, UsageError
-from benchmax.files.atomic import write_json
+from benchmax.files.atomic import TEMPORARY, write_json
 from benchmax.files.locks import lock_file
 from benchmax.inference.weights.download import Say, Wheel, sha256, silent, take_from_wheel, tree_size
 from benchmax.memory import disk_is_full
@@ -193,7 +193,7 @@ def remove(name: str) -> int:
     with _locked(name):
         stored = _must_be_stored(name)  # not removed by another process in the meantime
         freed = tree_size(stored)
-        with tempfile.TemporaryDirectory(prefix=f".tmp-{name}-", dir=models_dir()) as doomed:
+        with tempfile.TemporaryDirectory(prefix=f"{TEMPORARY}{name}-", dir=models_dir()) as doomed:
             stored.rename(Path(doomed) / name)  # a reader sees the whole model or none
     return freed
 
@@ -324,11 +324,11 @@ def _build(name: str, make: Callable[[Path], Card], disk_bytes: int = 0) -> Path
     with _disk_errors(disk_bytes), _locked(name):
         if stored := _stored(name):
             return _undamaged(stored)  # made before, or by another process in the meantime
-        for stale in models_dir().glob(f".tmp-{name}-*"):
+        for stale in models_dir().glob(f"{TEMPORARY}{name}-*"):
             # Left by a killed process, since this one holds the lock; another model's name may begin like this one.
-            if _TEMPORARY_SUFFIX.fullmatch(stale.name.removeprefix(f".tmp-{name}-")):
+            if _TEMPORARY_SUFFIX.fullmatch(stale.name.removeprefix(f"{TEMPORARY}{name}-")):
                 shutil.rmtree(stale)
-        with tempfile.TemporaryDirectory(prefix=f".tmp-{name}-", dir=models_dir()) as folder:
+        with tempfile.TemporaryDirectory(prefix=f"{TEMPORARY}{name}-", dir=models_dir()) as folder:
             work = Path(folder)
             card = make(work)
             write_json(work / "model" / CARD, asdict(card))

@@ -26,7 +26,7 @@ from benchmax.errors import NotFoundError
 from benchmax.files import json_size
 from benchmax.files.links import open_plain
 from benchmax.files.redaction import Redactor, hide_texts
-from benchmax.platform.runner.children.child_files import read_object
+from benchmax.platform.runner.children.child_files import read_child_file
 from benchmax.platform.runner.event_texts import CATEGORIES, event_text
 from benchmax.platform.store.accounts import webhooks
 from benchmax.platform.store.accounts.secrets import Vault
@@ -288,7 +288,7 @@ class Ingest:
 
     def _read_status(self) -> None:
         """The number of steps planned; the rest of status.json is for the supervisor."""
-        if self.total is None and (status := read_object(self.run_dir / STATUS)):
+        if self.total is None and (status := read_child_file(self.run_dir / STATUS)):
             total = status.get("steps")
             if isinstance(total, int):
                 with self.database.write() as db:

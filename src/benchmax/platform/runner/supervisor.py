@@ -16,11 +16,18 @@ from typing import Any
 
 from sqlalchemy.exc import SQLAlchemyError
 
+from benchmax import retries
 from benchmax.errors import BenchmaxError, UsageError
 from benchmax.files.links import read_plain
 from benchmax.files.logs import modified_at
 from benchmax.files.temp_dirs import remove_orphaned_dirs
-from benchmax.platform.runner.children.child_files import CHILD_FILE, EXIT_FILE, PROCESS_FILE, read_object, write_object
+from benchmax.platform.runner.children.child_files import (
+    CHILD_FILE,
+    EXIT_FILE,
+    PROCESS_FILE,
+    read_child_file,
+    write_child_file,
+)
 from benchmax.platform.runner.ingest import NothingToRead, Reader
 from benchmax.platform.runner.jobs import outcome
 from benchmax.platform.runner.jobs.job import Job
@@ -86,7 +93,7 @@ class Watched:
     def report_phase(self) -> None:
         """Store what the child says it does."""
         if not self.why:
-            phase = read_object(self.job.folder / CHILD_FILE).get("phase", "")
+            phase = read_child_file(self.job.folder / CHILD_FILE).get("phase", "")
             self.job.report_phase(str(phase), self.is_working)
 
     def record_processes(self) -> None:
@@ -243,7 +250,7 @@ class Supervisor:
             devices = {"CUDA_VISIBLE_DEVICES": ",".join(gpu_ids(slots))}
             process = self._start_child(folder, module=job.module, policy=self.policy, variables=devices)
             about = {"pid": process.pid, "started": process.started, "slots": slots, "began_at": began_at}
-            write_object(folder / PROCESS_FILE, about)
+            write_child_file(folder / PROCESS_FILE, about)
             with self.database.write() as db:
                 mine = jobs.set_child(db, job.row.id, self.leases.holder, process.pid, process.started)
         except BaseException:
@@ -260,7 +267,7 @@ class Supervisor:
 
     def _take_over(self, job: Job) -> None:
         """Go on with the job of a dead supervisor: adopt its child, or see that it is gone before another starts."""
-        row, about = job.row, read_object(job.folder / PROCESS_FILE)
+        row, about = job.row, read_child_file(job.folder / PROCESS_FILE)
         process, adopted = RunProcess.take_over(job.folder, row.child_pid, row.child_started)
         slots = self.slots.take(row.slots, about.get("slots") or ())
         reader, unreadable = _reader(job)
@@ -310,7 +317,7 @@ class Supervisor:
         with self.database.write() as db:
             if verdict.status == "pending":
                 counted = attempts if verdict.counted else attempts - 1
-                pause = min(LONGEST_PAUSE, 0.5 * 2.0**counted) if verdict.counted else 0.0
+                pause = retries.pause(counted, 1.0, LONGEST_PAUSE) if verdict.counted else 0.0
                 mine = jobs.give_back(db, job.row.id, holder, attempts=max(0, counted), delay=pause)
             else:
                 mine = jobs.finish(db, job.row.id, holder)

@@ -24,7 +24,7 @@ from benchmax.envs.remote.process_environment import code_paths, scrubbed_enviro
 from benchmax.errors import UsageError
 from benchmax.files.redaction import Redactor
 from benchmax.platform.runner.children import sandboxing
-from benchmax.platform.runner.children.child_files import REPORT_FILE, read_object, write_object
+from benchmax.platform.runner.children.child_files import REPORT_FILE, read_child_file, write_child_file
 from benchmax.platform.runner.children.child_process import ChildProcess, main
 from benchmax.platform.runner.children.run_environment import env_limits, install_packages
 from benchmax.sandbox import Sandbox
@@ -41,13 +41,13 @@ async def examine_environment(child: ChildProcess) -> str:
     python = await _python(child)
     child.say("examining the environment")
     await _work(python, child.folder, child.launch, child.variables)
-    said = read_object(child.folder / REPORT_FILE)
+    said = read_child_file(child.folder / REPORT_FILE)
     if "problem" in said:
         raise UsageError(str(said["problem"]))
     if not said:
         raise UsageError("The environment's process left no report. Look for what ends it: os._exit, sys.exit.")
     if child.launch.get("model") and not any(each["check"] == HOLDS for each in said["findings"]):
-        write_object(child.folder / REPORT_FILE, {**said, "signal": await _signal(python, child)})
+        write_child_file(child.folder / REPORT_FILE, {**said, "signal": await _signal(python, child)})
     return "The examination is done."
 
 
@@ -119,8 +119,8 @@ async def _work(python: Path, folder: Path, launch: Mapping[str, Any], variables
             child = await _child(start, confined, sandbox)
             os.close(beating)
             await _watched(child, beats, dump, folder, str(launch.get("spec") or "the environment"))
-    if report := read_object(home / REPORT_FILE):
-        write_object(folder / REPORT_FILE, report)
+    if report := read_child_file(home / REPORT_FILE):
+        write_child_file(folder / REPORT_FILE, report)
 
 
 async def _child(start: Launch, confined: Confinement | None, sandbox: Sandbox | None) -> Child:
@@ -174,7 +174,7 @@ async def _watched(child: Child, beats: int, dump: Path, folder: Path, name: str
         async with asyncio.timeout(EXAMINATION_SECONDS):
             await asyncio.wait(both, return_when=asyncio.FIRST_COMPLETED)
             if stalled.done() and isinstance(held := stalled.exception(), InterpreterHeld):
-                write_object(folder / REPORT_FILE, held_interpreter(name, held).to_dict())
+                write_child_file(folder / REPORT_FILE, held_interpreter(name, held).to_dict())
                 return
             await asyncio.wait([child.ended])
     except TimeoutError:

@@ -15,8 +15,8 @@ from benchmax.platform.runner.children.child_files import (
     LAUNCH_FILE,
     PLAN_FILE,
     REPORT_FILE,
-    read_object,
-    write_object,
+    read_child_file,
+    write_child_file,
 )
 from benchmax.platform.runner.ingest import EvalIngest
 from benchmax.platform.runner.jobs.job import Job
@@ -51,7 +51,7 @@ class EvalJob(Job):
         self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         files |= self._own_files(row)
         launch = {"run_dir": str(self.data.run(run.id)), "files": files, "args": run.args, "model": row.model}
-        write_object(self.folder / LAUNCH_FILE, {**launch, "endpoint": endpoint, **row.options})
+        write_child_file(self.folder / LAUNCH_FILE, {**launch, "endpoint": endpoint, **row.options})
         return {"variables": self.secrets(), "endpoint_key": key}
 
     def _own_files(self, row: Eval) -> dict[str, str]:
@@ -66,15 +66,15 @@ class EvalJob(Job):
         return runs.get(db, self.row.run_id) is None
 
     def is_working(self, pid: int) -> bool:
-        return read_object(self.folder / CHILD_FILE).get("phase") == EVALUATING
+        return read_child_file(self.folder / CHILD_FILE).get("phase") == EVALUATING
 
     def report_phase(self, phase: str, working: bool) -> None:
-        total = read_object(self.folder / PLAN_FILE).get("total")
+        total = read_child_file(self.folder / PLAN_FILE).get("total")
         with self.database.write() as db:
             evals.set_progress(db, self.eval_id, status="active" if working else None, reason=phase, total=total)
 
     def finish(self, db: Session, status: str, reason: str) -> None:
-        summary = self.redacted(read_object(self.folder / REPORT_FILE)) if status == "complete" else None
+        summary = self.redacted(read_child_file(self.folder / REPORT_FILE)) if status == "complete" else None
         evals.set_progress(db, self.eval_id, status=status, reason=self.redacted(reason), summary=summary)
 
     def _endpoint(self, db: Session, row: Eval) -> tuple[Mapping[str, str] | None, str]:

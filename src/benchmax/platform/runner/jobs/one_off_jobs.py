@@ -16,7 +16,7 @@ from sqlalchemy.orm import Session
 
 from benchmax.errors import NotFoundError, UsageError
 from benchmax.files.redaction import Redactor, hide_texts
-from benchmax.platform.runner.children.child_files import LAUNCH_FILE, REPORT_FILE, read_object, write_object
+from benchmax.platform.runner.children.child_files import LAUNCH_FILE, REPORT_FILE, read_child_file, write_child_file
 from benchmax.platform.runner.jobs.job import Job
 from benchmax.platform.runner.jobs.preparation import place
 from benchmax.platform.store import tables
@@ -47,7 +47,7 @@ class OneOffJob(Job):
                 raise NotFoundError("What was asked for is gone. Ask again.")
             one_off_jobs.set_status(db, asked.id, "active", "starting")
         self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-        write_object(self.folder / LAUNCH_FILE, self.launch(asked))
+        write_child_file(self.folder / LAUNCH_FILE, self.launch(asked))
         return {"variables": self.secrets()}
 
     @abstractmethod
@@ -83,7 +83,9 @@ class OneOffJob(Job):
 
     def _result(self, hide: Redactor) -> dict[str, Any]:
         try:
-            result: dict[str, Any] = clean_json(hide_texts(read_object(self.folder / REPORT_FILE, REPORT_BYTES), hide))
+            result: dict[str, Any] = clean_json(
+                hide_texts(read_child_file(self.folder / REPORT_FILE, REPORT_BYTES), hide)
+            )
         except RecursionError:
             return {}
         return result

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Literal, NamedTuple
 
 from benchmax.files.logs import tail
-from benchmax.platform.runner.children.child_files import EXIT_FILE, read_object
+from benchmax.platform.runner.children.child_files import EXIT_FILE, read_child_file
 
 COMPLETE, CRASHED, MISTAKE, NO_SPACE, NO_MEMORY, INTERRUPTED = 0, 1, 2, 28, 12, 130
 """Exit codes of a child."""
@@ -51,7 +51,7 @@ class Verdict(NamedTuple):
 
 def read_exit(run_dir: Path, pid: int, code: int | None) -> Exit:
     """The exit code, and the reason in exit.json if this very child wrote it."""
-    written = read_object(run_dir / EXIT_FILE)
+    written = read_child_file(run_dir / EXIT_FILE)
     if written.get("pid") != pid:
         return Exit(code, "")
     return Exit(written.get("code") if code is None else code, str(written.get("reason", "")))

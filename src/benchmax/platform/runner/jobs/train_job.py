@@ -7,7 +7,7 @@ from typing import Any
 
 from sqlalchemy.orm import Session
 
-from benchmax.platform.runner.children.child_files import read_object
+from benchmax.platform.runner.children.child_files import read_child_file
 from benchmax.platform.runner.ingest import Ingest
 from benchmax.platform.runner.jobs.job import Job
 from benchmax.platform.runner.jobs.preparation import prepare
@@ -40,7 +40,7 @@ class TrainJob(Job):
         return runs.is_to_stop(db, self.row.run_id)
 
     def is_working(self, pid: int) -> bool:
-        return read_object(self.folder / "status.json").get("pid") == pid
+        return read_child_file(self.folder / "status.json").get("pid") == pid
 
     def report_phase(self, phase: str, working: bool) -> None:
         with self.database.read() as db:

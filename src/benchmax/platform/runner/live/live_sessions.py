@@ -21,8 +21,8 @@ from benchmax.platform.runner.children.child_files import (
     CHILD_FILE,
     LAUNCH_FILE,
     PROCESS_FILE,
-    read_object,
-    write_object,
+    read_child_file,
+    write_child_file,
 )
 from benchmax.platform.runner.jobs import outcome
 from benchmax.platform.runner.jobs.outcome import COMPLETE
@@ -124,7 +124,7 @@ class LiveSessions:
             message = self._prepare(folder)
             variables = {"CUDA_VISIBLE_DEVICES": self._device()}
             process = self._start(folder.path, module=MODULE, policy=self._policy, variables=variables)
-            write_object(folder.path / PROCESS_FILE, {"pid": process.pid, "started": process.started})
+            write_child_file(folder.path / PROCESS_FILE, {"pid": process.pid, "started": process.started})
         except Exception as error:
             if process is not None:
                 process.release()  # without a message it never begins
@@ -149,7 +149,7 @@ class LiveSessions:
         else:
             files = {name: str(folder.path / "inputs" / file) for name, file in asked["files"].items()}
             about = {"files": files}
-        write_object(folder.path / LAUNCH_FILE, {**asked, **about})
+        write_child_file(folder.path / LAUNCH_FILE, {**asked, **about})
         return {"variables": self._secrets(folder), **machine_message(self._database, self._data)}
 
     def _secrets(self, folder: SessionFolder) -> dict[str, str]:
@@ -169,7 +169,7 @@ class LiveSessions:
             self._end(self.open[max(idle)[1]], "It was idle, and another needed its place. Open it again.")
         text = f"waiting for a place: {_most(folder)} sessions are open"
         if folder.note("child").get("phase") != text:
-            write_object(folder.path / CHILD_FILE, {"phase": text})
+            write_child_file(folder.path / CHILD_FILE, {"phase": text})
 
     def _rivals(self, folder: SessionFolder) -> list[LiveSession]:
         """The open sessions that count against the same limit."""
@@ -177,7 +177,7 @@ class LiveSessions:
 
     def _take_over(self, folder: SessionFolder) -> None:
         """The session of a dead runner: adopt its child, or see that nothing is left of it."""
-        about = read_object(folder.path / PROCESS_FILE)
+        about = read_child_file(folder.path / PROCESS_FILE)
         process, adopted = RunProcess.take_over(folder.path, about.get("pid"), about.get("started"))
         taken = self.open[folder.id] = LiveSession(folder, process)
         logger.info("%s: %s process %s", folder.id, "adopted" if adopted else "found no", process.pid)

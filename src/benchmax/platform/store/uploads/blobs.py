@@ -21,7 +21,7 @@ from sqlalchemy import ColumnElement, select
 from sqlalchemy.orm import Session
 
 from benchmax.errors import UsageError
-from benchmax.files.atomic import replacing
+from benchmax.files.atomic import TEMPORARY, replacing
 from benchmax.platform.store.accounts.users import create_token, digest, works
 from benchmax.platform.store.statements import get_locked, upsert
 from benchmax.platform.store.tables import ApiKey, Blob, BlobPath, Upload, User
@@ -70,7 +70,7 @@ class BlobStore:
 
     def sweep(self, older_than: float = 86_400.0) -> None:
         """Remove what broken uploads left."""
-        for path in self.root.glob(".tmp-*"):
+        for path in self.root.glob(f"{TEMPORARY}*"):
             with suppress(FileNotFoundError):
                 if path.stat().st_mtime < time.time() - older_than:
                     path.unlink()
@@ -82,7 +82,7 @@ class Incoming:
     def __init__(self, store: BlobStore) -> None:
         self._store = store
         self._hash = hashlib.sha256()
-        self._path = store.root / f".tmp-{secrets.token_hex(8)}"
+        self._path = store.root / f"{TEMPORARY}{secrets.token_hex(8)}"
         self._file = open(self._path, "xb", opener=_private)  # noqa: SIM115 - closed by __exit__
         self.size = 0
 
