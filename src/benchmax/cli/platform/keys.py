@@ -10,10 +10,9 @@ import typer
 from benchmax.cli.output import Json, print_answer, print_result, print_rows
 from benchmax.cli.platform.connection import platform
 from benchmax.errors import UsageError
+from benchmax.platform.wire.values import SCOPES
 
 app = typer.Typer(help="List, make and revoke API keys.", no_args_is_help=True)
-
-SCOPES = ("read", "write", "admin")
 
 
 @app.command("list")

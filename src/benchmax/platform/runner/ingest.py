@@ -34,8 +34,8 @@ from benchmax.platform.store.database import Database
 from benchmax.platform.store.datadir import DataDir
 from benchmax.platform.store.runs import cursors, evals, events, ingested, rollouts, runs
 from benchmax.platform.store.runs import metrics as run_metrics
-from benchmax.platform.store.tables import TERMINAL
 from benchmax.platform.store.text import clean, clean_json
+from benchmax.platform.wire.values import ENDED
 from benchmax.rollouts.record import DEMONSTRATION
 
 logger = logging.getLogger(__name__)
@@ -335,7 +335,7 @@ def reindex(database: Database, data: DataDir, run_id: str) -> None:
         run = runs.get(db, run_id)
         if run is None:
             raise NotFoundError(f"There is no run {run_id}. `benchmax runs list` shows them.")
-        ended, activity = run.status in TERMINAL, run.activity
+        ended, activity = run.status in ENDED, run.activity
         secrets = vault.for_run(db, run.owner_id, run_id).values()
         ingested.clear(db, run_id)
     ingest = Ingest(database, run_id, run_dir, secrets)

@@ -39,7 +39,7 @@ from benchmax.platform.runner.jobs.sandboxing import machine_message
 from benchmax.platform.runner.live.live_sessions import LiveSessions
 from benchmax.platform.runner.processes.machine_usage import UsageRecorder, gpu_ids
 from benchmax.platform.runner.processes.parent_watch import Policy
-from benchmax.platform.runner.processes.run_process import RunProcess
+from benchmax.platform.runner.processes.run_process import SETUP_SECONDS, RunProcess
 from benchmax.platform.store import tables
 from benchmax.platform.store.accounts.secrets import Vault
 from benchmax.platform.store.database import Database
@@ -52,8 +52,6 @@ logger = logging.getLogger(__name__)
 TICK_SECONDS = 0.2
 STALL_SECONDS = 180.0
 """A training process that writes nothing, not even a heartbeat, for so long is hung."""
-SETUP_SECONDS = 1_200.0
-"""The same before training: packages are installed, a model is fetched."""
 SAVE_SECONDS = 18.0
 """For a child to save when the platform stops; less than the daemon waits."""
 DRAIN_SECONDS = 30.0

@@ -24,11 +24,11 @@ from benchmax.config import resolve_judge_key as resolve_judge_key
 from benchmax.errors import ConfigError
 from benchmax.files.atomic import read_object, write_text
 from benchmax.platform.sdk.exceptions import AuthenticationError, DeviceAuthError, TrainerError
+from benchmax.platform.wire.values import DEVICE_GRANT
 
 TokenProvider: TypeAlias = Callable[[], str]
 
 CLIENT_ID = "castform-cli"
-DEVICE_GRANT = "urn:ietf:params:oauth:grant-type:device_code"
 _BEARER_SECONDS = 60.0
 """A sign-in's bearer is used again for so long; platforms let it live for minutes."""
 _bearers: dict[tuple[str, str], tuple[str, float]] = {}

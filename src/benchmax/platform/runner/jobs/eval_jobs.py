@@ -24,6 +24,7 @@ from benchmax.platform.runner.jobs.preparation import FILES, place, prepare
 from benchmax.platform.store.accounts import users
 from benchmax.platform.store.runs import evals, runs
 from benchmax.platform.store.tables import Endpoint, Eval, Secret
+from benchmax.platform.wire.values import RunStatus
 
 
 class EvalJob(Job):
@@ -73,7 +74,7 @@ class EvalJob(Job):
         with self.database.write() as db:
             evals.set_progress(db, self.eval_id, status="active" if working else None, reason=phase, total=total)
 
-    def finish(self, db: Session, status: str, reason: str) -> None:
+    def finish(self, db: Session, status: RunStatus, reason: str) -> None:
         summary = self.redacted(read_child_file(self.folder / REPORT_FILE)) if status == "complete" else None
         evals.set_progress(db, self.eval_id, status=status, reason=self.redacted(reason), summary=summary)
 

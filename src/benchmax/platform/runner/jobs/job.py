@@ -20,6 +20,7 @@ from benchmax.platform.store.accounts.secrets import Vault
 from benchmax.platform.store.database import Database
 from benchmax.platform.store.datadir import DataDir
 from benchmax.platform.store.runs import runs
+from benchmax.platform.wire.values import RunStatus
 
 
 @dataclass(slots=True)
@@ -55,7 +56,7 @@ class Job(ABC):
         """Store what the child says it does."""
 
     @abstractmethod
-    def finish(self, db: Session, status: str, reason: str) -> None:
+    def finish(self, db: Session, status: RunStatus, reason: str) -> None:
         """Store how it ended; `pending` is another attempt."""
 
     def is_working(self, pid: int) -> bool:

@@ -23,6 +23,7 @@ from benchmax.platform.store import tables
 from benchmax.platform.store.queue import one_off_jobs
 from benchmax.platform.store.runs import runs
 from benchmax.platform.store.text import clean_json
+from benchmax.platform.wire.values import RunStatus
 
 REPORT_BYTES = 8 * 1024 * 1024
 
@@ -68,7 +69,7 @@ class OneOffJob(Job):
             with self.database.write() as db:
                 one_off_jobs.set_status(db, self.one_off_id, "active", phase)
 
-    def finish(self, db: Session, status: str, reason: str) -> None:
+    def finish(self, db: Session, status: RunStatus, reason: str) -> None:
         if status == "pending":
             one_off_jobs.set_status(db, self.one_off_id, "queued", reason)
             return

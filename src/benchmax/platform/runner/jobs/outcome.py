@@ -8,6 +8,7 @@ from typing import Literal, NamedTuple
 
 from benchmax.files.logs import tail
 from benchmax.platform.runner.children.child_files import EXIT_FILE, read_child_file
+from benchmax.platform.wire.values import RunStatus
 
 COMPLETE, CRASHED, MISTAKE, NO_SPACE, NO_MEMORY, INTERRUPTED = 0, 1, 2, 28, 12, 130
 """Exit codes of a child."""
@@ -42,7 +43,7 @@ class Exit(NamedTuple):
 class Verdict(NamedTuple):
     """What follows for the run."""
 
-    status: str
+    status: RunStatus
     """`pending` is another attempt."""
     reason: str
     counted: bool = True

@@ -12,6 +12,7 @@ from benchmax.platform.runner.ingest import Ingest
 from benchmax.platform.runner.jobs.job import Job
 from benchmax.platform.runner.jobs.preparation import prepare
 from benchmax.platform.store.runs import runs
+from benchmax.platform.wire.values import RunStatus
 
 
 class TrainJob(Job):
@@ -54,5 +55,5 @@ class TrainJob(Job):
             with self.database.write() as db:
                 runs.set_progress(db, run.id, activity=phase)
 
-    def finish(self, db: Session, status: str, reason: str) -> None:
+    def finish(self, db: Session, status: RunStatus, reason: str) -> None:
         runs.set_status(db, self.row.run_id, status, self.redacted(reason))

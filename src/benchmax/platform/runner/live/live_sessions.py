@@ -30,7 +30,7 @@ from benchmax.platform.runner.jobs.preparation import prepare
 from benchmax.platform.runner.jobs.queue_upkeep import logged_trouble
 from benchmax.platform.runner.jobs.sandboxing import machine_message
 from benchmax.platform.runner.processes.parent_watch import Policy
-from benchmax.platform.runner.processes.run_process import RunProcess
+from benchmax.platform.runner.processes.run_process import SETUP_SECONDS, RunProcess
 from benchmax.platform.store.accounts.secrets import Vault
 from benchmax.platform.store.database import Database
 from benchmax.platform.store.datadir import DataDir
@@ -47,7 +47,6 @@ MOST_MODELS = 2
 """Of models alone. They are counted apart: rollouts in the others may call them, and would wait forever."""
 IDLE_SECONDS = 30.0
 """When another session waits, a chat idle for so long is ended; a rollout session as soon as it is idle."""
-SETUP_SECONDS = 1_200.0
 GRACE_SECONDS = 3.0
 KEPT_SECONDS = 600.0
 """How long the reason of an ended session is kept."""

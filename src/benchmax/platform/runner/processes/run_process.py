@@ -27,6 +27,8 @@ from benchmax.platform.runner.processes.process_ids import Process
 
 GRACE_SECONDS = 10.0
 """From SIGTERM to SIGKILL."""
+SETUP_SECONDS = 1_200.0
+"""A child that says nothing for so long while it prepares is hung: packages are installed, a model is fetched."""
 
 _PREFIXES = ("LC_", "CUDA_", "NVIDIA_", "OMP_", "GOMP_", "MKL_", "KMP_", "ONEDNN_", "PYTORCH_", "PIP_", "UV_")
 _NAMES = PASSED_ON | {

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from benchmax.platform.sdk.calls import Request, Row, as_object, delete, get, part_of_path, post, rows_in
+from benchmax.platform.wire.values import WEBHOOK_EVENTS
 
 
 def whoami() -> Request[Row]:
@@ -87,7 +88,7 @@ def list_webhooks() -> Request[list[Row]]:
     return get("/v1/webhooks", rows_in("webhooks"))
 
 
-def create_webhook(url: str, *, events: Sequence[str] = ("run.ended", "run.alert")) -> Request[Row]:
+def create_webhook(url: str, *, events: Sequence[str] = WEBHOOK_EVENTS) -> Request[Row]:
     """Notify an address of alerts and ends of your runs; `secret`, which signs them, is in this answer alone."""
     return post("/v1/webhooks", {"url": url, "events": list(events)})
 

@@ -90,8 +90,8 @@ def _paired(found: Mapping[str, list[Row]]) -> Row:
     whole = difference([(pair["other"], pair["run"]) for pair in pairs])
     if whole is None:
         raise UsageError("The two share no scored example. Compare models that were evaluated on the same rows.")
-    delta, known = whole.delta, whole.delta.n > 1  # one example says nothing about the others
-    interval = {"delta": delta.mean, "low": delta.low if known else None, "high": delta.high if known else None}
+    low, high = whole.delta.bounds
+    interval = {"delta": whole.delta.mean, "low": low, "high": high}
     means = {"examples": len(pairs), "run": whole.other, "other": whole.base}
     return {"verdict": whole.verdict, **means, **interval, "pairs": sorted(pairs, key=lambda pair: pair["delta"])}
 

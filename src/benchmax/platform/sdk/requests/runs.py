@@ -9,11 +9,13 @@ from typing import TYPE_CHECKING, Any
 from benchmax import config, retries
 from benchmax.platform.sdk.calls import EventStream, Request, Row, as_object, delete, get, post, rows_in, run_path
 from benchmax.platform.sdk.exceptions import TrainerError
+from benchmax.platform.wire import values
 
 if TYPE_CHECKING:
     from benchmax.platform.sdk.transport import Exchange
 
-ENDED = frozenset({"complete", "failed", "stalled", "cancelled", "out_of_credits", "billing_error"})
+ENDED = frozenset[str](values.ENDED | {"out_of_credits", "billing_error"})
+"""Statuses that a run does not leave by itself, those of the hosted platform among them."""
 PAGE = 1000
 """The most rows a server returns at once."""
 _FEED_TRIES = 6
@@ -174,8 +176,8 @@ async def metric_rows(exchange: Exchange, run_id: str, mode: str | None = None) 
     found: dict[tuple[str, int], Row] = {}
     modes = [mode] if mode else (await exchange.ask(get_run_details(run_id)))["modes"]
     for each in modes:
-        for name, values in (await exchange.ask(get_run_scalars(run_id, each))).items():
-            for value in values:
-                step = value["step"]
-                found.setdefault((each, step), {"mode": each, "step": step})[name] = value["value"]
+        for name, points in (await exchange.ask(get_run_scalars(run_id, each))).items():
+            for point in points:
+                step = point["step"]
+                found.setdefault((each, step), {"mode": each, "step": step})[name] = point["value"]
     return [found[key] for key in sorted(found)]

@@ -24,7 +24,6 @@ def scores(db: Session, run_id: str, *, split: str = "eval", eval_id: str = "") 
 
 
 def label(found: Difference) -> str:
-    """How the run did against the other model, as the console names it."""
-    if found.delta.n > 1 and found.verdict != "no clear difference":
-        return "outperformed" if found.verdict == "better" else "comparison leads"
-    return "closing in" if found.delta.mean < 0 else "no clear difference"
+    """The verdict on the run against the other model, in the words of published clients."""
+    unclear = "closing in" if found.delta.mean < 0 else found.verdict
+    return {"better": "outperformed", "worse": "comparison leads"}.get(found.verdict, unclear)

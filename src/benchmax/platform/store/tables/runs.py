@@ -9,9 +9,7 @@ from sqlalchemy import ForeignKey, Index, String, UniqueConstraint
 from sqlalchemy.orm import Mapped, mapped_column
 
 from benchmax.platform.store.tables.base import BIG, Base, new_id, owner_column, run_column
-
-TERMINAL = frozenset({"complete", "failed", "stalled", "cancelled"})
-"""Statuses a run does not leave by itself; the others are `pending` and `active`."""
+from benchmax.platform.wire.values import RunStatus
 
 
 class Run(Base):
@@ -21,7 +19,7 @@ class Run(Base):
     name: Mapped[str] = mapped_column(String(300))
     kind: Mapped[str] = mapped_column(String(40), default="simple")
     """The `training_run_type` asked for."""
-    status: Mapped[str] = mapped_column(String(20), default="pending")
+    status: Mapped[RunStatus] = mapped_column(String(20), default="pending")
     reason: Mapped[str] = mapped_column(default="")
     """Why it is in this status, as text."""
     activity: Mapped[str] = mapped_column(default="")
@@ -165,7 +163,7 @@ class Eval(Base):
     name: Mapped[str] = mapped_column(String(200), default="")
     model: Mapped[str] = mapped_column(String(200))
     """`base`, `checkpoint:<name>` or `endpoint:<endpoint id>`."""
-    status: Mapped[str] = mapped_column(String(20), default="pending")
+    status: Mapped[RunStatus] = mapped_column(String(20), default="pending")
     reason: Mapped[str] = mapped_column(default="")
     done: Mapped[int] = mapped_column(default=0)
     total: Mapped[int] = mapped_column(default=0)

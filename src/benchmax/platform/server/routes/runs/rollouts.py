@@ -168,15 +168,15 @@ def _compared_with(
 
 
 def _compared(name: str, each: Difference) -> ComparedComponent:
-    known = each.delta.n > 1  # one example says nothing about the others
+    low, high = each.delta.bounds
     return ComparedComponent.model_validate(
         {
             "name": name,
             "ours": each.other,
             "other": each.base,
             "delta": each.delta.mean,
-            "ci_low": each.delta.low if known else None,
-            "ci_high": each.delta.high if known else None,
+            "ci_low": low,
+            "ci_high": high,
             "n": each.delta.n,
             "label": comparisons.label(each),
         }
