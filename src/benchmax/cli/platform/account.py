@@ -38,7 +38,7 @@ def login(
     with refusals():
         address = credentials.base_url(url)
         own = address == credentials.local_url()
-        path = _paste(address) if key else credentials.data_dir() if own else _confirm(address, browser)
+        path = _paste(address) if key else config.data_dir() if own else _confirm(address, browser)
         with TrainerClient(base_url=address) as client:
             found = client.whoami()
     stderr.print(f"Signed in to {safe(address)} as {safe(found['email'])}; kept in {safe(path)}.")

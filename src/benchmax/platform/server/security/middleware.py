@@ -10,9 +10,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 from contextlib import AbstractContextManager, ExitStack, nullcontext
-from functools import lru_cache
 from typing import TYPE_CHECKING
-from urllib.parse import urlsplit
 
 from sqlalchemy.exc import SQLAlchemyError
 from starlette.concurrency import run_in_threadpool
@@ -20,6 +18,7 @@ from starlette.datastructures import Headers
 from starlette.exceptions import HTTPException
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from benchmax.net.origins import host_name
 from benchmax.net.sse import MEDIA_TYPE
 from benchmax.platform.server.error_responses import Refused, problem, unexpected
 from benchmax.platform.server.security.authentication import Principal, authenticate, cookie_token
@@ -211,19 +210,8 @@ def check_host(headers: Headers, path: str, settings: ServerSettings) -> None:
     given = headers.getlist("host")
     if len(given) != 1 or not path.startswith("/"):
         raise Refused(400, "Send exactly one Host header and a path that begins with /.")
-    if _host_name(given[0]) not in settings.hosts:
+    if host_name(given[0]) not in settings.hosts:
         raise Refused(421, "This server does not answer to that Host. Use the address that `benchmax status` shows.")
-
-
-@lru_cache(maxsize=64)
-def _host_name(host: str) -> str | None:
-    """The name in a Host header, without its port; None where it has anything else in it."""
-    try:
-        parts = urlsplit(f"//{host}")
-        name, _ = (parts.hostname or "").lower(), parts.port
-    except ValueError:
-        return None
-    return name if parts.netloc == host and "@" not in host and not parts.path else None
 
 
 def check_length(headers: Headers, most: int) -> None:
