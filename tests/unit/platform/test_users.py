@@ -93,7 +93,7 @@ def test_an_upload_is_whole_or_absent(store, tmp_path):
     with store.write() as session:
         for _ in range(2):
             blobs.name_blob(session, upload, sha256, incoming.size)
-    assert list(files.lines(sha256)) == [b"one\n", b"two\n"]
+    assert files.path(sha256).read_bytes() == b"one\n\ntwo\n"
     with store.read() as session:
         assert blobs.find(session, user.id, "datasets/a/train.jsonl")[1].size == 9
         assert blobs.find(session, "usr_other", "datasets/a/train.jsonl") is None

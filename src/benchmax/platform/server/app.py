@@ -51,7 +51,7 @@ def create_app(settings: ServerSettings, database: Database) -> FastAPI:
     @asynccontextmanager
     async def lifespan(_: FastAPI) -> AsyncIterator[None]:
         threads.prepare()
-        services.blobs.sweep(older_than=0.0)  # one data directory has one server: nobody uploads now
+        services.blobs.sweep()  # one data directory has one server: nobody uploads now
         with database.write() as db:
             forget_removed(db)
             unused_blobs.sweep(db, services.blobs)

@@ -13,6 +13,7 @@ import signal
 import sys
 from collections.abc import AsyncIterator, Iterator, Mapping
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, contextmanager, nullcontext
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +21,7 @@ from benchmax.doctor.findings import HOLDS, held_interpreter
 from benchmax.doctor.interpreter_watch import STALL_SECONDS, InterpreterHeld, wait_for_end
 from benchmax.envs.remote import Confinement
 from benchmax.envs.remote.child import Child, Launch, PlainChild, start_sandboxed
+from benchmax.envs.remote.output_lines import OutputLines
 from benchmax.envs.remote.process_environment import code_paths, scrubbed_environment
 from benchmax.errors import UsageError
 from benchmax.files.redaction import Redactor
@@ -188,35 +190,21 @@ async def _watched(child: Child, beats: int, dump: Path, folder: Path, name: str
 
 @asynccontextmanager
 async def _relayed(hide: Redactor) -> AsyncIterator[int]:
-    """A pipe to print into: what comes goes to child.log, without secrets, however long a line is.
+    """A pipe to print into: its lines go to child.log, without secrets.
 
     It is not the process's own, whose end asyncio would wait for: what the environment left in the background holds it.
     """
     ours, theirs = os.pipe()
-    output = asyncio.StreamReader()
-    protocol = asyncio.StreamReaderProtocol(output)
-    pipe, _ = await asyncio.get_running_loop().connect_read_pipe(lambda: protocol, os.fdopen(ours, "rb", 0))
-    relaying = asyncio.create_task(_relay(output, hide))
+    lines = partial(OutputLines, lambda line: print(hide(line), flush=True))  # noqa: T201
+    _, output = await asyncio.get_running_loop().connect_read_pipe(lines, os.fdopen(ours, "rb", 0))
     try:
         try:
             yield theirs
         finally:
             os.close(theirs)
-        await asyncio.wait([relaying], timeout=OUTPUT_SECONDS)
+        await asyncio.wait([output.closed], timeout=OUTPUT_SECONDS)
     finally:
-        relaying.cancel()
-        pipe.close()
-
-
-async def _relay(output: asyncio.StreamReader, hide: Redactor) -> None:
-    """Whole lines where there are: a value must not be torn between two pieces."""
-    kept = b""
-    while piece := await output.read(65_536):
-        whole, newline, kept = (kept + piece).rpartition(b"\n")
-        if len(kept) > 65_536:
-            whole, newline, kept = whole + newline + kept, b"", b""
-        print(hide((whole + newline).decode("utf-8", "replace")), end="", flush=True)  # noqa: T201
-    print(hide(kept.decode("utf-8", "replace")), end="", flush=True)  # noqa: T201
+        output.close()
 
 
 if __name__ == "__main__":

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import signal
 from pathlib import Path
 from typing import Literal, NamedTuple
 
+from benchmax.envs.remote.process import how_it_exited
 from benchmax.files.logs import tail
 from benchmax.platform.runner.children.child_files import EXIT_FILE, read_child_file
 from benchmax.platform.wire.values import RunStatus
@@ -76,15 +76,8 @@ def judge(ended: Exit, why: Why, attempt: int, most: int, last_lines: str) -> Ve
 
 
 def how(code: int | None) -> str:
-    """An exit code in words."""
-    if code is None:
-        return "was killed"
-    if code >= 0:
-        return f"ended with code {code}"
-    try:
-        return f"was killed by {signal.Signals(-code).name}"
-    except ValueError:
-        return f"was killed by signal {-code}"
+    """An exit code in words; None for a process that another one was the parent of."""
+    return "was killed" if code is None else how_it_exited(code)
 
 
 def log_tail(run_dir: Path) -> str:

@@ -57,23 +57,16 @@ class BlobStore:
         """A place to write a new blob to, piece by piece."""
         return Incoming(self)
 
-    def lines(self, sha256: str) -> Iterator[bytes]:
-        """The non-blank lines of a blob, one at a time."""
-        with open(self.path(sha256), "rb") as file:
-            yield from (line for line in file if not line.isspace())
-
     def every(self) -> Iterator[tuple[str, float]]:
         """The SHA-256 of each blob, and when it was written."""
         for path in self.root.glob(f"[0-9a-f][0-9a-f]/{'[0-9a-f]' * 64}"):
             with suppress(FileNotFoundError):
                 yield path.name, path.stat().st_mtime
 
-    def sweep(self, older_than: float = 86_400.0) -> None:
-        """Remove what broken uploads left."""
+    def sweep(self) -> None:
+        """Remove what broken uploads left. Nobody may be uploading now."""
         for path in self.root.glob(f"{TEMPORARY}*"):
-            with suppress(FileNotFoundError):
-                if path.stat().st_mtime < time.time() - older_than:
-                    path.unlink()
+            path.unlink(missing_ok=True)
 
 
 class Incoming:
