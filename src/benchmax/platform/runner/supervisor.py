@@ -30,13 +30,13 @@ from benchmax.platform.runner.children.child_files import (
 )
 from benchmax.platform.runner.ingest import NothingToRead, Reader
 from benchmax.platform.runner.jobs import outcome
-from benchmax.platform.runner.jobs.job import Job
+from benchmax.platform.runner.jobs.job import LeasedJob
 from benchmax.platform.runner.jobs.kinds import KINDS
 from benchmax.platform.runner.jobs.leases import Leases, Slots, machine_slots
+from benchmax.platform.runner.jobs.machine_message import machine_message
 from benchmax.platform.runner.jobs.outcome import Verdict, Why
 from benchmax.platform.runner.jobs.queue_upkeep import keep_up, logged_trouble
-from benchmax.platform.runner.jobs.sandboxing import machine_message
-from benchmax.platform.runner.live.live_sessions import LiveSessions
+from benchmax.platform.runner.live.live_sessions import LiveSessionSupervisor
 from benchmax.platform.runner.processes.machine_usage import UsageRecorder, gpu_ids
 from benchmax.platform.runner.processes.parent_watch import Policy
 from benchmax.platform.runner.processes.run_process import SETUP_SECONDS, RunProcess
@@ -69,7 +69,7 @@ HEARTBEAT_FILES = ("status.json", CHILD_FILE, "metrics.jsonl", "rollouts.jsonl")
 class Watched:
     """A job that this supervisor runs."""
 
-    job: Job
+    job: LeasedJob
     process: RunProcess
     slots: list[str]
     reader: Reader
@@ -154,7 +154,9 @@ class Supervisor:
         self.stopping = False
         self._start_child = start
         self._vault = Vault(data)
-        self.sessions = LiveSessions(database, data, self._vault, policy=policy, start=start, device=self._idle_gpu)
+        self.sessions = LiveSessionSupervisor(
+            database, data, self._vault, policy=policy, start=start, device=self._idle_gpu
+        )
         self._renewed = -HEARTBEAT_SECONDS
 
     def run(self) -> None:
@@ -196,7 +198,7 @@ class Supervisor:
         """A GPU no run uses, for a live session; without one it computes on the CPU and uses no run's memory."""
         return next(reversed(gpu_ids(self.slots.names)), "")
 
-    def _open_job(self, row: tables.Job) -> Job:
+    def _open_job(self, row: tables.Job) -> LeasedJob:
         return KINDS[row.kind](self.database, self.data, self._vault, row)
 
     # Every two seconds
@@ -239,7 +241,7 @@ class Supervisor:
             self._finish(job, Verdict("failed", f"It could not be started: {error}. Free what is missing."))
         return True
 
-    def _begin(self, job: Job, message: Mapping[str, Any]) -> None:
+    def _begin(self, job: LeasedJob, message: Mapping[str, Any]) -> None:
         folder, slots = job.folder, self.slots.take(job.row.slots)
         process: RunProcess | None = None
         try:
@@ -263,7 +265,7 @@ class Supervisor:
         else:
             self._drop(watched)
 
-    def _take_over(self, job: Job) -> None:
+    def _take_over(self, job: LeasedJob) -> None:
         """Go on with the job of a dead supervisor: adopt its child, or see that it is gone before another starts."""
         row, about = job.row, read_child_file(job.folder / PROCESS_FILE)
         process, adopted = RunProcess.take_over(job.folder, row.child_pid, row.child_started)
@@ -308,7 +310,7 @@ class Supervisor:
         self.slots.give(watched.slots)
         logger.info("%s: process %d ended: %s %s", job, process.pid, verdict.status, verdict.reason)
 
-    def _finish(self, job: Job, verdict: Verdict, attempt: int | None = None) -> None:
+    def _finish(self, job: LeasedJob, verdict: Verdict, attempt: int | None = None) -> None:
         """End the job and its run, or give the job back to the queue, in one transaction."""
         attempts = job.row.attempts if attempt is None else attempt
         holder = self.leases.holder
@@ -330,7 +332,7 @@ class Supervisor:
         self.slots.give(watched.slots)
 
 
-def _reader(job: Job) -> tuple[Reader, str]:
+def _reader(job: LeasedJob) -> tuple[Reader, str]:
     """What reads the job's records, or one that reads nothing and why: what cannot be redacted must not be shown."""
     try:
         return job.reader(), ""

@@ -19,7 +19,7 @@ from benchmax.platform.runner.children.child_files import (
     write_child_file,
 )
 from benchmax.platform.runner.ingest import EvalIngest
-from benchmax.platform.runner.jobs.job import Job
+from benchmax.platform.runner.jobs.job import LeasedJob
 from benchmax.platform.runner.jobs.preparation import FILES, place, prepare
 from benchmax.platform.store.accounts import users
 from benchmax.platform.store.runs import evals, runs
@@ -27,7 +27,7 @@ from benchmax.platform.store.tables import Endpoint, Eval, Secret
 from benchmax.platform.wire.values import RunStatus
 
 
-class EvalJob(Job):
+class EvalJob(LeasedJob):
     """A checkpoint, the base model or an endpoint plays the run's eval rows."""
 
     __slots__ = ()

@@ -24,7 +24,7 @@ from benchmax.platform.wire.values import RunStatus
 
 
 @dataclass(slots=True)
-class Job(ABC):
+class LeasedJob(ABC):
     """A leased job."""
 
     database: Database

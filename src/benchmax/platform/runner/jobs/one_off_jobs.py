@@ -17,7 +17,7 @@ from sqlalchemy.orm import Session
 from benchmax.errors import NotFoundError, UsageError
 from benchmax.files.redaction import Redactor, hide_texts
 from benchmax.platform.runner.children.child_files import LAUNCH_FILE, REPORT_FILE, read_child_file, write_child_file
-from benchmax.platform.runner.jobs.job import Job
+from benchmax.platform.runner.jobs.job import LeasedJob
 from benchmax.platform.runner.jobs.preparation import place
 from benchmax.platform.store import tables
 from benchmax.platform.store.queue import one_off_jobs
@@ -28,7 +28,7 @@ from benchmax.platform.wire.values import RunStatus
 REPORT_BYTES = 8 * 1024 * 1024
 
 
-class OneOffJob(Job):
+class LeasedOneOffJob(LeasedJob):
     """What all of them share."""
 
     __slots__ = ()
@@ -92,7 +92,7 @@ class OneOffJob(Job):
         return result
 
 
-class DoctorJob(OneOffJob):
+class DoctorJob(LeasedOneOffJob):
     """The doctor examines an environment."""
 
     __slots__ = ()
@@ -111,7 +111,7 @@ class DoctorJob(OneOffJob):
         return launch
 
 
-class ExportJob(OneOffJob):
+class ExportJob(LeasedOneOffJob):
     """A checkpoint becomes one file."""
 
     __slots__ = ()

@@ -9,7 +9,7 @@ from contextlib import contextmanager
 
 from sqlalchemy.exc import SQLAlchemyError
 
-from benchmax.platform.runner.jobs.job import Job
+from benchmax.platform.runner.jobs.job import LeasedJob
 from benchmax.platform.runner.jobs.leases import Leases
 from benchmax.platform.store import tables
 from benchmax.platform.store.database import Database
@@ -33,7 +33,11 @@ def logged_trouble(name: object) -> Iterator[None]:
 
 
 def keep_up(
-    database: Database, data: DataDir, leases: Leases, watched: Collection[int], open_job: Callable[[tables.Job], Job]
+    database: Database,
+    data: DataDir,
+    leases: Leases,
+    watched: Collection[int],
+    open_job: Callable[[tables.Job], LeasedJob],
 ) -> None:
     """One round. `watched` are the jobs that this supervisor runs."""
     with database.read() as db:

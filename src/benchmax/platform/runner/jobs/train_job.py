@@ -9,13 +9,13 @@ from sqlalchemy.orm import Session
 
 from benchmax.platform.runner.children.child_files import read_child_file
 from benchmax.platform.runner.ingest import Ingest
-from benchmax.platform.runner.jobs.job import Job
+from benchmax.platform.runner.jobs.job import LeasedJob
 from benchmax.platform.runner.jobs.preparation import prepare
 from benchmax.platform.store.runs import runs
 from benchmax.platform.wire.values import RunStatus
 
 
-class TrainJob(Job):
+class TrainJob(LeasedJob):
     """A run to train. Its folder is the run directory."""
 
     __slots__ = ()

@@ -25,10 +25,10 @@ from benchmax.platform.runner.children.child_files import (
     write_child_file,
 )
 from benchmax.platform.runner.jobs import outcome
+from benchmax.platform.runner.jobs.machine_message import machine_message
 from benchmax.platform.runner.jobs.outcome import COMPLETE
 from benchmax.platform.runner.jobs.preparation import prepare
 from benchmax.platform.runner.jobs.queue_upkeep import logged_trouble
-from benchmax.platform.runner.jobs.sandboxing import machine_message
 from benchmax.platform.runner.processes.parent_watch import Policy
 from benchmax.platform.runner.processes.run_process import SETUP_SECONDS, RunProcess
 from benchmax.platform.store.accounts.secrets import Vault
@@ -62,7 +62,7 @@ class LiveSession:
     began: float = field(default_factory=time.monotonic)
 
 
-class LiveSessions:
+class LiveSessionSupervisor:
     """All live sessions of one data directory."""
 
     def __init__(

@@ -1,7 +1,7 @@
 // What a comparison says, in words. "Ours" is the trained model.
-import type { RunStatus } from "../../api/client";
-import type { Compared, EvalInfo } from "../../api/evals";
-import type { Tone } from "../../ui";
+import type { RunStatus } from "../../../api/client";
+import type { Compared, EvalInfo } from "../../../api/evals";
+import type { Tone } from "../../../ui";
 
 /** What the server decided: better or worse only when the interval leaves zero out. */
 export function verdict(each: Compared): { label: string; tone: Tone; hint: string } {
