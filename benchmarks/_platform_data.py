@@ -74,8 +74,8 @@ def _run(session: Session, data: DataDir, owner: str, number: int, shape: Shape)
     status = "active" if number % 20 == 0 else "complete"
     run.status, run.latest_step, run.total_steps, run.tags = status, shape.steps, shape.steps, ["bench"]
     names = [f"metric/{each}" for each in range(shape.series)]
-    rows = [{"run_id": run.id, "mode": "train", "name": name} for name in names]
-    upsert(session, MetricName, rows, key=("run_id", "mode", "name"))
+    rows = [{"run_id": run.id, "split": "train", "name": name} for name in names]
+    upsert(session, MetricName, rows, key=("run_id", "split", "name"))
     session.flush()
     session.execute(text(_POINTS), {"run_id": run.id, "last": shape.steps - 1})
     kinds = [("checkpoint", "artifact"), ("points", "feed"), ("points", "feed"), ("points", "feed")]
@@ -87,7 +87,7 @@ def _run(session: Session, data: DataDir, owner: str, number: int, shape: Shape)
     if number % 10 == 0:
         row = evals.create(session, run.id, model="base")
         row.status = "complete"
-        _file(session, run.id, folder, evals.MODE, shape.steps, eval_id=row.id)
+        _file(session, run.id, folder, evals.SPLIT, shape.steps, eval_id=row.id)
 
 
 def _events(session: Session, run_id: str, kinds: list[tuple[str, str]]) -> None:
@@ -109,7 +109,9 @@ def _file(session: Session, run_id: str, folder: Path, mode: str, step: int, eva
             )
             line = json.dumps(record, separators=(",", ":")).encode() + b"\n"
             file.write(line)
-            rows.append(rollouts.row_of(record, file=name, offset=offset, length=len(line), mode=mode, eval_id=eval_id))
+            rows.append(
+                rollouts.row_of(record, file=name, offset=offset, length=len(line), split=mode, eval_id=eval_id)
+            )
             logs += rollouts.logs_of(record)
             offset += len(line)
     rollouts.index(session, run_id, rows)

@@ -17,10 +17,15 @@ MOST_LINES = 450
 MOST_MODULES = 15
 
 HOMES: tuple[tuple[str, str, tuple[str, ...]], ...] = (
-    (r"\bos\.replace\(|\.with_name\(f?\"\.tmp", "files/atomic.py", ("files/", "trainer/checkpoint.py")),
-    (r"Retry-After\"\)|2(?:\.0)? ?\*\* ?\(?(?:attempt|tries|failures|lost)", "retries.py", ("retries.py",)),
+    (
+        r"\bos\.replace\(|\b(?:temporary|part)\.(?:replace|rename)\((?!\")|\"\.tmp-",
+        "files/atomic.py",
+        ("files/", "trainer/checkpoint.py"),
+    ),
+    (r"Retry-After\"\)|2(?:\.0)? ?\*\* ?\(?[a-z]", "retries.py", ("retries.py",)),
     (r"\"reward/(?:mean|std|min|max)\"|\"solve_rate\"|\"groups/used\"", "metrics.py", ("metrics.py",)),
     (r"text/event-stream|\"data: ?\"|\"data: \{|\\ndata:|\[DONE\]|b\": ?[\w ]*\\n", "net/sse.py", ("net/sse.py",)),
+    (r"\"https?\": (?:80|443)|\"localhost\", \"|\", \"localhost\"", "net/origins.py", ("net/origins.py",)),
     (r"entry_points\(", "plugins.py", ("plugins.py",)),
     (r"\.flock\(", "files/locks.py", ("files/",)),
     (r"\"\.(?:csv|tsv|parquet)\"", "envs/datasets/readers.py", ("envs/datasets/", "cli/platform/runs.py")),

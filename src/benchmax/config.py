@@ -9,14 +9,13 @@ from __future__ import annotations
 import os
 from collections.abc import Callable
 from pathlib import Path
-from urllib.parse import urlsplit
 
 from benchmax import profiles
 from benchmax.errors import ConfigError
+from benchmax.net.origins import PORTS, origin
 
 PUBLISHED_URL = "https://api.castform.com"
 """The REST API that published scripts use."""
-_DEFAULT_PORTS = {"https": 443, "http": 80}
 
 
 def setting(name: str, default: str = "") -> str:
@@ -27,6 +26,11 @@ def setting(name: str, default: str = "") -> str:
 def home() -> Path:
     """The folder for everything benchmax keeps between runs: `BENCHMAX_HOME`, ~/.cache/benchmax unless set."""
     return Path(os.environ.get("BENCHMAX_HOME") or Path.home() / ".cache" / "benchmax").expanduser()
+
+
+def data_dir() -> Path:
+    """The data directory of this machine's platform: `BENCHMAX_DATA`, ~/.benchmax unless set."""
+    return Path(setting("DATA") or "~/.benchmax").expanduser()
 
 
 def base_domain() -> str:
@@ -93,24 +97,15 @@ def resolve_judge_key(api_key: str | None, base_url: str | None) -> str | None:
     """The key to send to a judge. The platform's token is never sent to another host."""
     if api_key:
         return api_key
-    if base_url and _origin(base_url) in {_origin(platform_url()), _origin(llm_url())}:
+    if base_url and origin(base_url) in {origin(platform_url()), origin(llm_url())}:
         return platform_token()
     return os.environ.get("OPENAI_API_KEY", "").strip() or None
 
 
 def _url(name: str, default: str) -> str:
     url = setting(name, default).rstrip("/")
-    if urlsplit(url).scheme not in _DEFAULT_PORTS:
+    if origin(url).scheme not in PORTS:
         raise ConfigError(
             f"{name} is {url!r}, which is not a web address. Write it as https://host or http://host:port."
         )
     return url
-
-
-def _origin(url: str) -> tuple[str, str | None, int | None]:
-    """Scheme, host and port: a token for https://api.x is not sent to http://api.x or another port."""
-    try:
-        parts = urlsplit(url)
-        return parts.scheme, parts.hostname, parts.port or _DEFAULT_PORTS.get(parts.scheme)
-    except ValueError:
-        return "", None, None

@@ -64,10 +64,10 @@ class CheckpointBase:
             return None
 
     def save(self, state: Any) -> None:
+        from benchmax.files.atomic import write_text  # not needed to import benchmax
+
         self.path.parent.mkdir(parents=True, exist_ok=True)
-        temporary = self.path.with_name(f".{self.path.name}.{os.getpid()}")
-        temporary.write_text(json.dumps(state), "utf-8")
-        temporary.replace(self.path)
+        write_text(self.path, json.dumps(state))
 
     def clear(self) -> None:
         self.path.unlink(missing_ok=True)

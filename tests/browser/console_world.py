@@ -189,7 +189,7 @@ class ConsoleWorld(LiveServer):
         found = [metrics.MetricLine(*line) for line in lines]
         with self.database.write() as session:
             metrics.record(session, run_id, found)
-            step = max((line.step for line in found if line.mode == "train"), default=None)
+            step = max((line.step for line in found if line.split == "train"), default=None)
             runs.set_progress(session, run_id, step=step, total=total, activity=f"step {step}")
             events.append(session, run_id, "points", category="feed", data={"train": step})
 

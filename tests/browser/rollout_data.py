@@ -182,7 +182,7 @@ def other_model(world, run_id: str, name: str = "GPT-OSS 20B", quality: float = 
                     file=f"rollouts/{file.name}",
                     offset=offset,
                     length=len(line),
-                    mode=evals.MODE,
+                    split=evals.SPLIT,
                     eval_id=eval_id,
                 )
             )

@@ -122,7 +122,7 @@ SHOTS = [
 def quickstart() -> Path | None:
     """The newest run of `make quickstart` on this machine's platform."""
     from benchmax.cli.platform.quickstart import NAME
-    from benchmax.platform.sdk.credentials import data_dir
+    from benchmax.config import data_dir
 
     found = [
         file.parent

@@ -48,5 +48,5 @@ def test_several_are_chosen_for_one_run(open_page, world):
     page.wait_for_url(lambda url: "/experiments/run_" in url)
     with world.database.read() as session:
         run = runs.get(session, page.url.split("/experiments/")[1].split("/")[0])
-    lines = list(BlobStore(world.data.blobs).lines(run.blobs["train_dataset_path"]))
+    lines = BlobStore(world.data.blobs).path(run.blobs["train_dataset_path"]).read_bytes().splitlines()
     assert set(Counter(json.loads(line)["env"] for line in lines)) == {"arithmetic", "calculator"}

@@ -141,7 +141,7 @@ def fill(live, run):
                         line = json.dumps(record).encode() + b"\n"
                         file.write(line)
                         row = rollouts.row_of(
-                            record, file=name, offset=offset, length=len(line), mode=mode, eval_id=eval_id
+                            record, file=name, offset=offset, length=len(line), split=mode, eval_id=eval_id
                         )
                         rollouts.index(session, run, [row])
                         rollouts.add_logs(session, run, rollouts.logs_of(record))

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from benchmax.cli.platform.quickstart import launch_arguments, split_rows
+from benchmax.cli.platform.quickstart import launch_arguments, sums
 from benchmax.platform.daemon import control
 from benchmax.platform.store.datadir import DataDir
 from benchmax.platform.wire.launch_args import launch_args, settings_tree
@@ -24,7 +24,7 @@ OWN = {"data", "output", "rollouts.max_tokens", "rollouts.max_tool_calls", "eval
 
 
 def test_the_recipe_is_that_of_the_example_file() -> None:
-    train, held_out = split_rows()
+    train, held_out = sums()
     assert (len(train), len(held_out)) == (80, 19)
     arguments = launch_arguments(len(train), "smollm2-135m", 30, 0)
     values, warned = check_launch_args(launch_args(gpu=False), arguments)

@@ -79,7 +79,7 @@ def test_postgres_restarts_while_runs_train_and_people_look(tmp_path, database_f
             assert steps(live.database, run_id) == list(range(COUNT))
             assert len(starts(live.data, run_id)) == 1, "training does not notice"
             with live.database.read() as session:
-                assert len(rollouts.page(session, run_id, mode="train", limit=1000)) == 2 * COUNT
+                assert len(rollouts.page(session, run_id, split="train", limit=1000)) == 2 * COUNT
         finally:
             work.terminate()
             work.wait(60)

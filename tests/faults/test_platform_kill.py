@@ -78,7 +78,7 @@ def check_whole(world, run_id, count):
     assert get(world.database, run_id).status == "complete", get(world.database, run_id).reason
     assert steps(world.database, run_id) == list(range(count))
     with world.database.read() as session:
-        assert len(rollouts.page(session, run_id, mode="train", limit=10_000)) == 2 * count
+        assert len(rollouts.page(session, run_id, split="train", limit=10_000)) == 2 * count
         assert len(rollouts.logs(session, run_id, limit=10_000)) == 2 * count
 
 

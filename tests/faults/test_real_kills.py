@@ -17,7 +17,7 @@ import pytest
 import kill_world
 from benchmax.platform.exceptions import TrainerError
 from benchmax.platform.store.runs import runs
-from benchmax.platform.store.tables import TERMINAL
+from benchmax.platform.wire.values import ENDED
 from runner_world import wait_until
 
 SECONDS = float(os.environ.get("BENCHMAX_SOAK_SECONDS", "600"))
@@ -97,7 +97,7 @@ class Killer:
 
 def is_done(platform):
     with platform.database.read() as session:
-        whole = all(run.status in TERMINAL for run in session.query(runs.Run))
+        whole = all(run.status in ENDED for run in session.query(runs.Run))
         return whole and all(row.ended is not None for row in session.query(kill_world.evals.Eval))
 
 
@@ -122,7 +122,7 @@ def test_nothing_is_lost_and_nobody_is_left(tmp_path, monkeypatch, capsys):
         killer.work(began + SECONDS)
         wait_until(lambda: is_done(platform), 600 + SECONDS)
         with platform.database.read() as session:
-            ended = sum(run.status in TERMINAL for run in session.query(runs.Run))
+            ended = sum(run.status in ENDED for run in session.query(runs.Run))
         tally = kill_world.count(platform)
     finally:
         reader.end()

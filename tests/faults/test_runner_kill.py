@@ -10,7 +10,7 @@ import time
 import pytest
 from cryptography.fernet import Fernet
 
-from benchmax.platform.runner.children.child_files import PROCESS_FILE, read_object
+from benchmax.platform.runner.children.child_files import PROCESS_FILE, read_child_file
 from benchmax.platform.runner.jobs import leases as lease_rules
 from benchmax.platform.runner.jobs.leases import Leases, this_process
 from benchmax.platform.runner.processes import process_ids
@@ -76,7 +76,7 @@ def check_whole(database, run_id, count):
     assert get(database, run_id).status == "complete", get(database, run_id).reason
     assert steps(database, run_id) == list(range(count))
     with database.read() as session:
-        assert len(rollouts.page(session, run_id, mode="train", limit=10_000)) == 2 * count
+        assert len(rollouts.page(session, run_id, split="train", limit=10_000)) == 2 * count
         assert len(rollouts.logs(session, run_id)) == 2 * count
 
 
@@ -106,7 +106,7 @@ def test_children_end_with_their_runner_when_told_to(world, start):
     first = start("stop")
     run_id = launch(database, steps=20, pause=0.25, every=5, family=True)
     wait_until(active(database, run_id))
-    wait_until(lambda: "family" in read_object(data.run(run_id) / PROCESS_FILE))
+    wait_until(lambda: "family" in read_child_file(data.run(run_id) / PROCESS_FILE))
     first.kill()
     first.wait()
     (child,) = starts(data, run_id)

@@ -1,4 +1,4 @@
-"""The core, the doctor, an evaluation and a training run, in processes without a call that only Linux has."""
+"""The core, the doctor, an evaluation, a training run and the platform, without a call that only Linux has."""
 
 from __future__ import annotations
 
@@ -10,10 +10,13 @@ from pathlib import Path
 
 import pytest
 
+from benchmax.net.ports import free_port
 from training_world import store_tiny
 
 ELSEWHERE = Path(__file__).parent / "elsewhere"
 ENV = """
+import select
+
 from benchmax import BaseEnv, extract_completion_text, make_example
 
 
@@ -26,12 +29,25 @@ class EchoEnv(BaseEnv):
         return make_example(prompt_messages=prompt, task={"ground_truth": example["word"]})
 
     async def compute_reward(self, rollout_id, messages, task, **kwargs):
+        assert not hasattr(select, "epoll"), "this process has what only Linux has"
         return {"said": float(extract_completion_text(messages) == task["ground_truth"])}
 """
 TRAIN = [
     "--recipe", "plain", "--model.tune", "full", "--rollouts.prompts_per_step", "4", "--rollouts.group_size", "4",
     "--rollouts.max_new_tokens", "6", "--limits.steps", "2",
 ]  # fmt: skip
+LAUNCH = [
+    part
+    for setting in (
+        "model=toy",
+        "max_steps=2",
+        "prompts_per_step=4",
+        "group_size=4",
+        "max_new_tokens=6",
+        "recipe=plain",
+    )
+    for part in ("--set", setting)
+]
 
 
 @pytest.fixture
@@ -44,7 +60,8 @@ def project(tmp_path: Path) -> Path:
 
 def elsewhere(project: Path, *argv: str) -> subprocess.CompletedProcess[str]:
     """A command of benchmax, run to its end where Linux is absent."""
-    variables = {**os.environ, "PYTHONPATH": str(ELSEWHERE), "BENCHMAX_HOME": str(project / "home"), "NO_COLOR": "1"}
+    places = {"BENCHMAX_HOME": str(project / "home"), "BENCHMAX_DATA": str(project / "data")}
+    variables = {**os.environ, "PYTHONPATH": str(ELSEWHERE), "NO_COLOR": "1", **places}
     command = [sys.executable, "-m", "benchmax", *argv]
     return subprocess.run(command, cwd=project, env=variables, capture_output=True, text=True, timeout=240)
 
@@ -76,3 +93,23 @@ def test_a_model_is_trained(project):
     assert done.returncode == 0, done.stdout + done.stderr
     (metrics,) = project.rglob("metrics.jsonl")
     assert len([line for line in metrics.read_text().splitlines() if "reward/mean" in line]) >= 2
+
+
+def test_the_platform_starts_trains_and_stops(project):
+    store_tiny(project / "home", "toy")
+    started = elsewhere(project, "up", "--port", str(free_port()))
+    assert started.returncode == 0, started.stdout + started.stderr
+    try:
+        shown = json.loads(elsewhere(project, "status", "--json").stdout)
+        assert (shown["server"]["running"], shown["runner"]["running"]) == (True, True)
+        argv = ("launch", "echo_env.py:EchoEnv", "--data", "rows.jsonl", "--yes", *LAUNCH, "--json")
+        launched = elsewhere(project, *argv)
+        assert launched.returncode == 0, launched.stdout + launched.stderr
+        run_id = json.loads(launched.stdout)["runId"]
+        watched = elsewhere(project, "runs", "watch", run_id)
+        assert watched.returncode == 0, watched.stdout + watched.stderr
+        assert json.loads(elsewhere(project, "runs", "get", run_id, "--json").stdout)["errorCount"] == 0
+    finally:
+        stopped = elsewhere(project, "down")
+    assert "Stopped." in stopped.stderr
+    assert elsewhere(project, "status").returncode == 1

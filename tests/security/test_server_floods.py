@@ -243,7 +243,7 @@ def test_logs_are_put_aside_while_they_are_written(tmp_path, monkeypatch):
 
 
 def test_what_strangers_provoke_is_logged_a_few_times_a_minute():
-    few = connection_limits.FewLines()
+    few = connection_limits.LogRateLimit()
     record = logging.LogRecord("uvicorn.error", logging.WARNING, "", 0, "Invalid HTTP request received.", (), None)
     assert sum(few.filter(record) for _ in range(10_000)) == connection_limits.LINES_PER_MINUTE
 

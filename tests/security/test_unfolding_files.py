@@ -178,7 +178,7 @@ def test_a_line_that_is_too_much_costs_itself_alone(run, monkeypatch, hostile):
     while not reader.step(30):
         pass
     with database.read() as session:
-        rows = rollouts.page(session, run_id, mode="train", limit=100)
+        rows = rollouts.page(session, run_id, split="train", limit=100)
         assert sorted(row.id for row in rows) == ["r0", "r1", "r2"]
         assert all(rollouts.read_body(folder, row)["id"] == row.id for row in rows)
 

@@ -229,7 +229,7 @@ def _count_rollouts(platform: Platform, run_id: str, mode: str, steps: range, ea
         path = run_dir / "rollouts" / f"{mode}-{step}.jsonl"
         written += [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
     with platform.database.read() as session:
-        rows = rollouts.page(session, run_id, mode=mode, limit=1_000_000)
+        rows = rollouts.page(session, run_id, split=mode, limit=1_000_000)
         bodies = [rollouts.read_body(run_dir, row) for row in rows]
     where = f"{run_id} {mode}"
     places = Counter((line["step"], line["example_id"], line["sample"]) for line in written)
@@ -248,7 +248,7 @@ def _count_evals(platform: Platform, run_id: str, tally: Tally) -> None:
     with platform.database.read() as session:
         for row in evals.of_run(session, run_id):
             tally.evaluations += 1
-            found = rollouts.page(session, run_id, mode=evals.MODE, eval_id=row.id, limit=1_000_000)
+            found = rollouts.page(session, run_id, split=evals.SPLIT, eval_id=row.id, limit=1_000_000)
             whole = row.status == "complete" and row.done == row.total == ROWS * SAMPLES
             where = f"{run_id} {row.id} ({row.status}, {row.done} of {row.total}: {row.reason})"
             scored = {(each.example_id, each.sample) for each in found if each.reward is not None}

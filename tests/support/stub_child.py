@@ -14,7 +14,7 @@ import sys
 import time
 from pathlib import Path
 
-from benchmax.platform.runner.children.child_files import EXIT_FILE, read_object, write_object
+from benchmax.platform.runner.children.child_files import EXIT_FILE, read_child_file, write_child_file
 from benchmax.platform.runner.processes import parent_watch
 
 stopped = False
@@ -56,7 +56,7 @@ def rollout(step, sample):
 
 
 def status(run, step, steps, state="running"):
-    write_object(
+    write_child_file(
         run / "status.json", {"state": state, "step": step, "steps": steps, "pid": os.getpid(), "time": time.time()}
     )
 
@@ -109,7 +109,7 @@ def main():
     word = parent_watch.wait_for_message(given.parent_pipe)
     parent_watch.watch_parent(given.parent_pipe, run, given.policy)
     append(run / "starts.jsonl", {"pid": os.getpid(), "word": word, "variables": dict(os.environ), "cwd": os.getcwd()})
-    args = read_object(run / "launch.json")["args"]
+    args = read_child_file(run / "launch.json")["args"]
     parent_watch.ADOPT_SECONDS = args.get("adopt_seconds", parent_watch.ADOPT_SECONDS)
     signal.signal(signal.SIGTERM, signal.SIG_IGN if args.get("deaf") else stop)
     if args.get("family"):
@@ -120,7 +120,7 @@ def main():
     else:
         code, reason = train(run, args)
     parent_watch.refuse_adoption(run)
-    write_object(run / EXIT_FILE, {"pid": os.getpid(), "code": code, "reason": reason})
+    write_child_file(run / EXIT_FILE, {"pid": os.getpid(), "code": code, "reason": reason})
     os._exit(code)
 
 

@@ -5,6 +5,7 @@ import { session } from "./session";
 
 export type Schemas = components["schemas"];
 export type RunInfo = Schemas["RunInfo"];
+export type RunStatus = RunInfo["status"];
 export type RunEvent = Schemas["RunEvent"];
 
 export class ApiError extends Error {

@@ -1,6 +1,7 @@
 // One stream per open run: it says what is new, and the queries that show it are asked again, not too often.
 import { type QueryClient, useQueryClient } from "@tanstack/react-query";
 import { useMemo } from "react";
+import type { RunStatus } from "./client";
 import { isOver } from "./queries";
 import { useStream } from "./stream";
 
@@ -12,7 +13,7 @@ const OTHERS = ["details", "events", "alerts", "checkpoints", "evals", "logs", "
 const EVERY = 1_000;
 
 /** Keep everything under ["run", id, kind] fresh while the component lives. */
-export function useLiveRun(id: string, status: string | undefined): void {
+export function useLiveRun(id: string, status: RunStatus | undefined): void {
   const client = useQueryClient();
   const renew = useMemo(() => {
     const due = new Set<string>();

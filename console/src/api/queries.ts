@@ -8,7 +8,7 @@ import {
   queryOptions,
   useQuery,
 } from "@tanstack/react-query";
-import { ApiError, api, request, type Schemas, unwrap } from "./client";
+import { ApiError, api, type RunStatus, request, type Schemas, unwrap } from "./client";
 import { useRenewing } from "./renew";
 import { session } from "./session";
 
@@ -124,9 +124,16 @@ export function useRunAction() {
   );
 }
 
-const OVER = new Set(["complete", "failed", "stalled", "cancelled"]);
+const OVER: Record<RunStatus, boolean> = {
+  pending: false,
+  active: false,
+  complete: true,
+  failed: true,
+  stalled: true,
+  cancelled: true,
+};
 
 /** Whether a run does not go on by itself. */
-export function isOver(status: string | undefined): boolean {
-  return status !== undefined && OVER.has(status);
+export function isOver(status: RunStatus | undefined): boolean {
+  return status !== undefined && OVER[status];
 }

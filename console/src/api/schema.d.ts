@@ -2491,8 +2491,11 @@ export interface components {
             name: string;
             /** Model */
             model: string;
-            /** Status */
-            status: string;
+            /**
+             * Status
+             * @enum {string}
+             */
+            status: "pending" | "active" | "complete" | "failed" | "stalled" | "cancelled";
             /** Statusreason */
             statusReason: string;
             /** Done */
@@ -3288,8 +3291,11 @@ export interface components {
             id: string;
             /** Name */
             name: string;
-            /** Status */
-            status: string;
+            /**
+             * Status
+             * @enum {string}
+             */
+            status: "pending" | "active" | "complete" | "failed" | "stalled" | "cancelled";
             /** Statusreason */
             statusReason: string;
             /** Createdat */
@@ -3421,8 +3427,11 @@ export interface components {
             id: string;
             /** Name */
             name: string;
-            /** Status */
-            status: string;
+            /**
+             * Status
+             * @enum {string}
+             */
+            status: "pending" | "active" | "complete" | "failed" | "stalled" | "cancelled";
             /** Statusreason */
             statusReason: string;
             /** Createdat */
@@ -3667,7 +3676,7 @@ export interface components {
              * @default jsonl
              * @enum {string}
              */
-            format: "jsonl" | "json" | "csv" | "tsv" | "parquet" | "benchmax-sft-v1";
+            format: "jsonl" | "ndjson" | "json" | "csv" | "tsv" | "parquet" | "benchmax-sft-v1";
             /** Path */
             path: string;
             /** Digest */

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from statistics import fmean
-from typing import Any, TypeAlias
+from typing import Any, Literal, TypeAlias
 
 from benchmax.envs.reward_helpers import last_user_text
 from benchmax.evaluation.report import by_example
@@ -31,7 +31,7 @@ class Difference:
     delta: Estimate
 
     @property
-    def verdict(self) -> str:
+    def verdict(self) -> Literal["better", "worse", "no clear difference"]:
         if self.delta.low > 0:
             return "better"
         return "worse" if self.delta.high < 0 else "no clear difference"

@@ -22,6 +22,11 @@ class Estimate:
     high: float
     n: int
 
+    @property
+    def bounds(self) -> tuple[float, float] | tuple[None, None]:
+        """The interval's ends; none with a single example, which has no spread."""
+        return (self.low, self.high) if self.n > 1 else (None, None)
+
     def to_dict(self) -> dict[str, float | int]:
         return asdict(self)
 

@@ -30,13 +30,13 @@ from benchmax.errors import ConfigError, ModelError, ModelProtocolError, ModelRa
 from benchmax.models import chat_api, http_errors, text_tools
 from benchmax.models.base import Conversation, ModelClient, Reply, Sampling, Usage, need_count, need_number
 from benchmax.models.relay import reached_at
+from benchmax.net.origins import LOOPBACK
 
 ToolFormat: TypeAlias = Literal["native", "hermes"]
 SessionLifetime: TypeAlias = AsyncGenerator[aiohttp.ClientSession, None]
 KEY_VARIABLES = {"api.openai.com": "OPENAI_API_KEY", "openrouter.ai": "OPENROUTER_API_KEY"}
 """Hosts whose key is read from the environment when none is given. No key is sent to any other host."""
 CONNECT_SECONDS = 30.0
-_LOCAL = frozenset({"localhost", "127.0.0.1", "::1"})
 _DIRECT_BYTES = limits.MIB  # aiohttp warns about larger bodies given as bytes
 _READ_BYTES = 64 * 1024
 
@@ -366,6 +366,6 @@ def proxy_for(base_url: str) -> str | None:
 
 def _proxy(url: yarl.URL) -> str | None:
     """The proxy the environment names, looked up once for each session."""
-    if url.host is None or url.host in _LOCAL or proxy_bypass(url.host):
+    if url.host is None or url.host in LOOPBACK or proxy_bypass(url.host):
         return None
     return getproxies().get(url.scheme)

@@ -1,1 +1,2 @@
-"""What servers and their clients share: `ports`, free ones and the platform's own; `sse`, server-sent events."""
+"""What servers and their clients share: `origins`, where an address leads; `ports`, free ones and the
+platform's own; `sse`, server-sent events."""

@@ -12,7 +12,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from benchmax.config import setting
+from benchmax.config import data_dir
 from benchmax.errors import NotFoundError, RecordError, UsageError
 from benchmax.extras import require
 
@@ -49,8 +49,7 @@ def find_run(name: str) -> Path | None:
         return Path(name)
     if Path(name).name != name:
         return None
-    platform = Path(setting("DATA") or "~/.benchmax").expanduser()
-    return next((each for each in (Path("runs") / name, platform / "runs" / name) if _is_run(each)), None)
+    return next((each for each in (Path("runs") / name, data_dir() / "runs" / name) if _is_run(each)), None)
 
 
 def pin_checkpoint(text: str) -> str:

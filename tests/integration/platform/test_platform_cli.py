@@ -357,14 +357,14 @@ def test_rows_are_set_aside_when_none_were_given(here, tmp_path):
     run_id = json.loads(said.stdout)["runId"]
     manifest = json.loads((tmp_path / "task" / ".castform" / "runs" / f"{run_id}.json").read_text())
     assert manifest["rows"] == {"train": 32, "eval": 8}
-    train, held_out = launch.hold_out([{"prompt": str(number)} for number in range(18)])
+    train, held_out = launch.set_aside([{"prompt": str(number)} for number in range(18)])
     assert (len(train), len(held_out)) == (16, 2)
     assert not [row for row in held_out if row in train]
     with pytest.raises(DatasetError, match="16 rows are too few"):
-        launch.hold_out([{"prompt": "x"}] * 16)
+        launch.set_aside([{"prompt": "x"}] * 16)
     (tmp_path / "bad.jsonl").write_text("{broken\n")
     with pytest.raises(DatasetError, match="cannot be read"):
-        launch.hold_out(str(tmp_path / "bad.jsonl"))
+        launch.set_aside(str(tmp_path / "bad.jsonl"))
     ended(here, run_id)
 
 
@@ -409,10 +409,10 @@ def finished(server):
     with server.database.write() as session:
         against = evals.create(session, run_id, model="base")
         for number in range(6):
-            for mode, eval_id, reward in (("eval", "", 0.9), (evals.MODE, against.id, number / 10)):
+            for mode, eval_id, reward in (("eval", "", 0.9), (evals.SPLIT, against.id, number / 10)):
                 record = {"id": f"{mode}{number}", "example_id": f"e{number}", "split": mode, "step": 3}
                 record |= {"reward": reward, "messages": [{"role": "user", "content": f"\x1b[2Jq{number}"}]}
-                row = rollouts.row_of(record, file="x", offset=0, length=1, mode=mode, eval_id=eval_id)
+                row = rollouts.row_of(record, file="x", offset=0, length=1, split=mode, eval_id=eval_id)
                 rollouts.index(session, run_id, [row])
         evals.set_progress(session, against.id, status="complete")
     return run_id
@@ -523,7 +523,7 @@ def test_two_runs_are_compared_by_the_latest_evaluation_of_each(here):
             for number, step in [(0, 1), (1, 1), (2, 1), (0, 5), (1, 5)]:
                 record = {"id": f"{number}-{step}", "example_id": f"e{number}", "split": "eval", "step": step}
                 record |= {"reward": earned if step == 5 else 0.0, "rewards": {"right": earned}, "messages": []}
-                row = rollouts.row_of(record, file="x", offset=0, length=1, mode="eval")
+                row = rollouts.row_of(record, file="x", offset=0, length=1, split="eval")
                 rollouts.index(session, run.id, [row])
     found = call_json("runs", "compare", first.id, second.id)
     assert [pair["promptMessageId"] for pair in found["pairs"]] == ["e0", "e1"]

@@ -73,7 +73,7 @@ def test_a_run_from_the_queue_to_its_end(world, boss, monkeypatch):
     assert run.started is not None
     assert steps(database, run_id) == [0, 1, 2, 3]
     with database.read() as session:
-        page = rollouts.page(session, run_id, mode="train")
+        page = rollouts.page(session, run_id, split="train")
         assert len(page) == 8
         assert rollouts.read_body(data.run(run_id), page[0])["id"] == page[0].id
         assert len(rollouts.logs(session, run_id)) == 8
@@ -152,7 +152,7 @@ def test_a_crash_is_resumed_from_the_checkpoint(world, boss):
     assert first["pid"] != second["pid"]
     assert steps(database, run_id) == list(range(7)), "no gap, no double"
     with database.read() as session:
-        page = rollouts.page(session, run_id, mode="train", limit=100)
+        page = rollouts.page(session, run_id, split="train", limit=100)
         assert len(page) == 14
         owners = {row.step: row.id.split("-")[0] for row in page}
         assert owners[4] == f"r{second['pid']}", "the step was done again, and its old rollouts are gone"

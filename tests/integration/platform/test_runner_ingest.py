@@ -54,8 +54,8 @@ def drain(ingest):
 def everything(store, run_id):
     """All that came from the directory, without ids and in a fixed order."""
     with store.read() as session:
-        series = select(MetricName.mode, MetricName.name, MetricValue.step, MetricValue.value, MetricValue.time).join(
-            MetricValue, MetricValue.series_id == MetricName.id
+        series = select(MetricName.split, MetricName.name, MetricValue.step, MetricValue.value, MetricValue.time).join(
+            MetricValue, MetricValue.metric_id == MetricName.id
         )
         columns = [column for column in RolloutRow.__table__.columns if column.name not in ("n", "run_id")]
         logs = select(EnvLog.rollout_id, EnvLog.level, EnvLog.message, EnvLog.time).where(EnvLog.run_id == run_id)
@@ -87,14 +87,14 @@ def test_everything_arrives_once(world):
             "loss": [{"step": step, "value": 1.0} for step in range(3)]
         }
         assert metric_values(session, run_id, "eval") == {"reward/mean": [{"step": 0, "value": 0.25}]}
-        assert len(rollouts.page(session, run_id, mode="train")) == 9
+        assert len(rollouts.page(session, run_id, split="train")) == 9
         alerts = [each for each in events.of_run(session, run_id) if each.category == "alert"]
         assert [(each.kind, each.message) for each in alerts] == [("trainer.alert", "Rewards drift.")]
         found = runs.get(session, run_id)
         assert (found.latest_step, found.total_steps, found.error_count) == (2, 9, 3)
         assert found.activity == "step 3 of 9: mean reward 0.200"
         assert len(rollouts.logs(session, run_id)) == 12, "nine lines and three errors"
-        row = rollouts.page(session, run_id, mode="train")[4]
+        row = rollouts.page(session, run_id, split="train")[4]
         assert rollouts.read_body(run.path, row)["id"] == row.id
 
 
@@ -107,7 +107,8 @@ def test_solutions_that_were_shown_are_no_evaluation(world):
     drain(Ingest(store, run_id, run.path))
     with store.read() as session:
         counts = {
-            mode: rollouts.mode_average(session, run_id, mode=mode)["count"] for mode in rollouts.modes(session, run_id)
+            mode: rollouts.split_average(session, run_id, split=mode)["count"]
+            for mode in rollouts.splits(session, run_id)
         }
     assert counts == {"eval": 2, "demonstration": 8, "warm_start": 2}
 
@@ -144,7 +145,7 @@ def test_hostile_records_stop_nothing(world):
     (run.path / "rollouts" / "train-0.jsonl").write_bytes(text)
     drain(ingest)
     with store.read() as session:
-        page = {row.id for row in rollouts.page(session, run_id, mode="train")}
+        page = {row.id for row in rollouts.page(session, run_id, split="train")}
         assert page == {"hostile", "raw", "train0-0-hi"}
         assert "nul \ufffd half" in next(log.message for log in rollouts.logs(session, run_id, rollout_id="hostile"))
 
@@ -163,7 +164,7 @@ def test_a_rewind_replaces_what_was_lost(world, looks):
         drain(ingest)
         with store.read() as session:
             assert [point["step"] for point in metric_values(session, run_id, "train")["loss"]] == [0, 1, 2]
-            assert {row.step for row in rollouts.page(session, run_id, mode="train")} == {0, 1, 2}
+            assert {row.step for row in rollouts.page(session, run_id, split="train")} == {0, 1, 2}
             assert len(rollouts.logs(session, run_id)) == 12
     for step in range(3, 5):
         train(run, step, word="again")
@@ -172,7 +173,7 @@ def test_a_rewind_replaces_what_was_lost(world, looks):
         losses = metric_values(session, run_id, "train", ["loss"])["loss"]
         assert [point["value"] for point in losses] == [1, 1, 1, 2, 2]
         assert metric_values(session, run_id, "eval") == {"reward/mean": [{"step": 0, "value": 0.0}]}
-        page = rollouts.page(session, run_id, mode="train", limit=100)
+        page = rollouts.page(session, run_id, split="train", limit=100)
         assert len(page) == 15
         assert all(("again" in row.id) == (row.step >= 3) for row in page)
         assert runs.get(session, run_id).error_count == 5
@@ -190,7 +191,7 @@ def test_a_rewind_to_nothing(world):
     drain(ingest)
     with store.read() as session:
         assert metric_values(session, run_id, "train") == {}
-        assert rollouts.page(session, run_id, mode="train") == []
+        assert rollouts.page(session, run_id, split="train") == []
 
 
 @pytest.mark.parametrize("seed", range(3))

@@ -142,7 +142,7 @@ def test_a_whole_run_and_a_crash_in_it(world, model, tmp_path, monkeypatch):
     assert steps(database, run_id, "eval", "reward/mean") == list(range(0, many + 1, 2))
     assert (run.latest_step, run.total_steps) == (many - 1, many)
     with database.read() as session:
-        assert {row.step for row in rollouts.page(session, run_id, mode="train", limit=1000)} == set(range(many))
+        assert {row.step for row in rollouts.page(session, run_id, split="train", limit=1000)} == set(range(many))
         messages = {log.message for log in rollouts.logs(session, run_id)}
     assert "the key [secret] has 11 characters" in messages
     log = (data.run(run_id) / "child.log").read_text()
@@ -188,14 +188,14 @@ def check_evaluations(database, data, boss, run_id):
         good, bad = (evals.get(session, run_id, row.id) for row in rows)
         assert (good.status, good.done, good.total) == ("complete", 10, 10), good.reason
         assert good.summary["rollouts"] == 10
-        page = rollouts.page(session, run_id, mode=evals.MODE, eval_id=good.id)
+        page = rollouts.page(session, run_id, split=evals.SPLIT, eval_id=good.id)
         assert len(page) == 10
         assert rollouts.read_body(data.run(run_id), page[0])["id"] == page[0].id
         assert (bad.status, "step-999" in bad.reason) == ("failed", True)
         assert runs.get(session, run_id).status == "complete", "the run itself stays as it was"
     reindex(database, data, run_id)
     with database.read() as session:
-        assert len(rollouts.page(session, run_id, mode=evals.MODE, eval_id=good.id)) == 10
+        assert len(rollouts.page(session, run_id, split=evals.SPLIT, eval_id=good.id)) == 10
 
 
 @pytest.mark.slow

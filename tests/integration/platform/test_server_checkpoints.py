@@ -206,7 +206,7 @@ def test_each_component_is_compared_in_pairs(client, live, run_id):
         ours = [record(f"e{n}", s, step=5, a=1.0 + n / 10, b=n % 2) for n in range(6) for s in (0, 1)]
         theirs = [record(f"e{n}", 0, a=0.5 + n / 10, b=n % 2, c=1.0) for n in range(1, 7)]
         index(session, run_id, old + ours)
-        index(session, run_id, theirs, mode=evals.MODE, eval_id=other.id)
+        index(session, run_id, theirs, split=evals.SPLIT, eval_id=other.id)
     address = f"/v1/train/runs/{run_id}/rollouts/comparison"
     found = client.get(f"{address}/summary", params={"externalEvalId": other.id}).json()
     assert found["n"] == 5, "e0 and e6 are on one side only, and the step before is not counted"

@@ -237,7 +237,9 @@ def test_launch_by_environment_and_one_dataset(client, uploaded, live):
     with live.database.read() as session:
         run = runs.get(session, launched.json()["runId"])
     store = BlobStore(live.data.blobs)
-    parts = {name: list(store.lines(run.blobs[f"{name}_dataset_path"])) for name in ("train", "eval")}
+    parts = {
+        name: store.path(run.blobs[f"{name}_dataset_path"]).read_bytes().splitlines() for name in ("train", "eval")
+    }
     assert (len(parts["train"]), len(parts["eval"])) == (22, 8)
     assert not set(parts["train"]) & set(parts["eval"])
     assert run.asked == {}
@@ -276,7 +278,7 @@ def test_several_built_ins_are_launched_together(client, live):
         assert catalogue.of_run(db, run) == name
     store = BlobStore(live.data.blobs)
     train, held_out = (
-        [json.loads(line)["env"] for line in store.lines(run.blobs[f"{split}_dataset_path"])]
+        [json.loads(line)["env"] for line in store.path(run.blobs[f"{split}_dataset_path"]).read_bytes().splitlines()]
         for split in ("train", "eval")
     )
     assert Counter(train)["arithmetic"] == pytest.approx(2 * Counter(train)["gcd"], abs=2)

@@ -187,7 +187,7 @@ def test_stored_rollouts_are_scored_again_by_another_environment(client, live, b
     drive(boss, done, 60)
     with live.database.read() as session:
         row = evals.get(session, run_id, eval_id)
-        page = rollouts.page(session, run_id, mode=evals.MODE, eval_id=eval_id)
+        page = rollouts.page(session, run_id, split=evals.SPLIT, eval_id=eval_id)
         assert (row.status, row.done, row.total) == ("complete", len(page), len(page)), row.reason
         assert {each.components["digits"] for each in page} == {2.0}
         body = rollouts.read_body(live.data.run(run_id), page[0])

@@ -18,6 +18,7 @@ from benchmax.platform.store.accounts import webhooks
 from benchmax.platform.store.accounts.secrets import Vault
 from benchmax.platform.store.runs import runs
 from benchmax.platform.store.tables import Delivery, Webhook
+from benchmax.platform.wire.values import WEBHOOK_EVENTS
 from platform_world import LiveServer, make_run
 from runner_world import wait_until
 
@@ -263,7 +264,7 @@ def test_the_platform_tells_neither_itself_nor_its_keys(live):
         assert "this platform's own" in refused.json()["error"]
         with live.database.write() as session:
             for _ in range(limits.WEBHOOKS):
-                webhooks.create(session, Vault(live.data), user_id, "https://hooks.example/x", webhooks.EVENTS)
+                webhooks.create(session, Vault(live.data), user_id, "https://hooks.example/x", WEBHOOK_EVENTS)
         assert (
             "Remove one first" in client.post("/v1/webhooks", json={"url": "https://hooks.example/x"}).json()["error"]
         )

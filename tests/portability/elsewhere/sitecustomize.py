@@ -1,4 +1,5 @@
-"""A Python that has none of Linux: imported at the start of every process that has this folder on its path.
+"""A Python that has none of Linux: imported at the start of a process that has this folder on its path, and of all
+that it starts.
 
 Calls that only Linux has are gone, /proc and /sys do not exist, and the platform has another name.
 """
@@ -7,17 +8,21 @@ import builtins
 import ctypes
 import io
 import os
+import resource
 import select
 import signal
 import socket
+import subprocess
 import sys
+from pathlib import Path
 from types import ModuleType
 
 GONE = {
     os: (
-        "O_PATH", "O_TMPFILE", "eventfd", "memfd_create", "pidfd_open", "posix_fadvise", "sched_getaffinity",
-        "sched_setaffinity", "setns", "splice", "unshare",
+        "O_PATH", "O_TMPFILE", "eventfd", "fdatasync", "memfd_create", "pidfd_open", "pipe2", "posix_fadvise",
+        "sched_getaffinity", "sched_setaffinity", "setns", "splice", "unshare", "waitid",
     ),
+    resource: ("prlimit",),
     select: ("POLLRDHUP", "epoll"),
     signal: ("pidfd_send_signal",),
     socket: ("SO_PEERCRED",),
@@ -37,7 +42,8 @@ def _hides(path: object) -> bool:
 
 def _without_proc(function):
     def call(path, *args, **kwargs):
-        if _hides(path):
+        asks = sys._getframe(1).f_globals.get("__name__", "")
+        if _hides(path) and not asks.startswith("psutil"):  # which has other ways on other systems
             raise FileNotFoundError(2, "No such file or directory", path)
         return function(path, *args, **kwargs)
 
@@ -77,3 +83,14 @@ def _import_elsewhere(name, globals=None, locals=None, fromlist=(), level=0):
 
 
 builtins.__import__ = _import_elsewhere
+
+_start = subprocess.Popen.__init__
+
+
+def _start_elsewhere(self, *args, env=None, **kwargs):
+    if env is not None:
+        env = {**env, "PYTHONPATH": str(Path(__file__).parent)}
+    _start(self, *args, env=env, **kwargs)
+
+
+subprocess.Popen.__init__ = _start_elsewhere

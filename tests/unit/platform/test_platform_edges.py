@@ -119,7 +119,7 @@ def test_a_search_reads_the_prompt_where_the_record_is_gone(store, tmp_path, pro
         run = make_run(session)
         rollouts.index(session, run.id, [rollouts.row_of(record, file="rollouts/gone.jsonl", offset=0, length=9)])
     with store.read() as session:
-        found = outline.search(session, tmp_path, run.id, "2", mode="eval")
+        found = outline.search(session, tmp_path, run.id, "2", split="eval")
     assert [words for _, words in found.rows] == [prompt]
 
 

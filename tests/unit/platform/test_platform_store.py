@@ -234,7 +234,7 @@ def test_points_written_twice_are_there_once(store):
         series = metric_values(session, run.id, "train")
         assert [point["value"] for point in series["reward/mean"]] == [0.0, 0.1, 0.2, 0.3, 9.0]
         assert metric_values(session, run.id, "nothing") == {}
-        assert points.modes(session, run.id) == ["train"]
+        assert points.splits(session, run.id) == ["train"]
         points.drop_from(session, run.id, "train", 2)
         assert [point["step"] for point in metric_values(session, run.id, "train")["reward/mean"]] == [0, 1]
 
@@ -256,19 +256,19 @@ def test_rollouts_are_indexed_and_read_back_from_their_file(store, tmp_path):
         rollouts.add_logs(session, run.id, logs)
     with store.read() as session:
         assert session.scalar(sa.select(sa.func.count()).select_from(RolloutRow)) == len(rows)
-        summary = rollouts.summary(session, run.id, mode="eval")
+        summary = rollouts.summary(session, run.id, split="eval")
         assert [each["promptMessageId"] for each in summary] == ["ex0", "ex1"]
         assert summary[0]["rewardHistory"] == [{"step": 0, "meanReward": 0.0}, {"step": 1, "meanReward": 0.5}]
         assert summary[1]["rewardHistory"] == [{"step": 0, "meanReward": 1.0}, {"step": 1, "meanReward": None}]
-        assert rollouts.count_examples(session, run.id, mode="eval") == 2
-        heat = rollouts.heatmap(session, run.id, "ex0", mode="eval")
+        assert rollouts.count_examples(session, run.id, split="eval") == 2
+        heat = rollouts.heatmap(session, run.id, "ex0", split="eval")
         assert [(each["step"], each["totalReward"]) for each in heat] == [(0, 0.0), (1, 0.5)]
-        average = rollouts.mode_average(session, run.id, mode="eval")
+        average = rollouts.split_average(session, run.id, split="eval")
         assert average == {"avg": 0.5, "count": 4, "scored": 3, "latestStep": 1, "latestAvg": 0.5}
-        assert rollouts.component_averages(session, run.id, mode="eval") == {"correct": 0.5}
-        assert rollouts.component_averages(session, run.id, mode="train") is None
-        assert [row.id for row in rollouts.page(session, run.id, mode="eval", tool="search")] == ["s1e1"]
-        assert [row.id for row in rollouts.page(session, run.id, mode="eval", failed=True)] == ["s1e1"]
+        assert rollouts.component_averages(session, run.id, split="eval") == {"correct": 0.5}
+        assert rollouts.component_averages(session, run.id, split="train") is None
+        assert [row.id for row in rollouts.page(session, run.id, split="eval", tool="search")] == ["s1e1"]
+        assert [row.id for row in rollouts.page(session, run.id, split="eval", failed=True)] == ["s1e1"]
         row = rollouts.get(session, run.id, "s1e0")
         assert rollouts.read_body(tmp_path, row)["messages"][-1]["content"] == "a 0"
         assert [(log.level, log.message) for log in rollouts.logs(session, run.id, rollout_id="s1e1")] == [
@@ -278,7 +278,7 @@ def test_rollouts_are_indexed_and_read_back_from_their_file(store, tmp_path):
     with store.write() as session:
         rollouts.drop(session, run.id, RolloutRow.step >= 1)
         assert session.scalar(sa.select(sa.func.count()).select_from(EnvLog)) == 0
-        assert len(rollouts.page(session, run.id, mode="eval")) == 2
+        assert len(rollouts.page(session, run.id, split="eval")) == 2
 
 
 def test_hostile_text_of_a_rollout_is_indexed_and_read(store, tmp_path):

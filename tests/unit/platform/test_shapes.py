@@ -17,7 +17,7 @@ def test_columns_are_shown_by_the_names_of_the_wire():
     shown = shape(RunEvent, event).model_dump(by_alias=True)
     assert shown == {"id": 3, "createdAt": "1970-01-01T00:00:01.500000Z", "category": "alert", "type": "loss_spike",
                      "message": "look", "data": {"step": 2}}  # fmt: skip
-    row = RolloutRow(id="a", step=1, mode="eval", example_id="e", prompt_text="?", sample=0, reward=None,
+    row = RolloutRow(id="a", step=1, split="eval", example_id="e", prompt_text="?", sample=0, reward=None,
                      components={"correct": 1.0}, termination="done", ok=True, tokens=1, turns=1, tools=[])  # fmt: skip
     item = shape(RolloutItem, row)
     assert (item.prompt_message_id, item.total_reward, item.rewards) == ("e", None, {"correct": 1.0})

@@ -12,8 +12,9 @@ from benchmax.platform.store.accounts import users
 from benchmax.platform.store.accounts.secrets import Vault
 from benchmax.platform.store.datadir import DataDir
 from benchmax.platform.store.runs import evals, events
-from benchmax.platform.store.tables import TERMINAL, Run, Secret
+from benchmax.platform.store.tables import Run, Secret
 from benchmax.platform.store.uploads import blobs, corpora
+from benchmax.platform.wire.values import ENDED
 from benchmax.search.filters import predicate
 from platform_world import make_run
 
@@ -92,7 +93,7 @@ def test_an_upload_is_whole_or_absent(store, tmp_path):
     with store.write() as session:
         for _ in range(2):
             blobs.name_blob(session, upload, sha256, incoming.size)
-    assert list(files.lines(sha256)) == [b"one\n", b"two\n"]
+    assert files.path(sha256).read_bytes() == b"one\n\ntwo\n"
     with store.read() as session:
         assert blobs.find(session, user.id, "datasets/a/train.jsonl")[1].size == 9
         assert blobs.find(session, "usr_other", "datasets/a/train.jsonl") is None
@@ -232,7 +233,7 @@ def test_an_eval_moves_and_ends(store):
     with store.read() as session:
         found = evals.get(session, run.id, row.id)
         assert (found.status, found.done, found.summary) == ("complete", 10, {"mean": 0.5})
-        assert found.status in TERMINAL
+        assert found.status in ENDED
         assert found.ended is not None
         assert evals.get(session, "run_other", row.id) is None
         assert [event.data["done"] for event in events.of_run(session, run.id, ["feed"])] == [3, 10]

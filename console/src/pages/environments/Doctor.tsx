@@ -29,7 +29,7 @@ import {
   Time,
   useSearch,
 } from "../../ui";
-import { SignalView } from "../signal/Signal";
+import { SignalView } from "./SignalView";
 import { Code } from "./Source";
 
 /** The doctor tab of an environment: which rows, which model, run, the report, older ones. */

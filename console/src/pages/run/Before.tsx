@@ -2,7 +2,7 @@
 // until the first step is done, then it is a line.
 import { type Chosen, type Plan, useTraining, type WarmStart } from "../../api/training";
 import { Facts, Fold, format, Pill, Plain, Spinner, Ticked } from "../../ui";
-import { SignalView } from "../signal/Signal";
+import { SignalView } from "../environments/SignalView";
 import { useRun } from "./context";
 import { Doses } from "./Doses";
 import "./training.css";

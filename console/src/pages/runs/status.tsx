@@ -1,10 +1,10 @@
 // What a run's status means, in plain words, and what one would do next.
-import type { RunInfo } from "../../api/client";
+import type { RunInfo, RunStatus } from "../../api/client";
 import { Pill, type Tone } from "../../ui";
 
 type Meaning = { word: string; tone: Tone; means: string; next?: { label: string; tab: string } };
 
-const MEANINGS: Record<string, Meaning> = {
+const MEANINGS: Record<RunStatus, Meaning> = {
   pending: { word: "Waiting", tone: "neutral", means: "It waits for a free slot. Nothing has begun." },
   active: {
     word: "Training",
@@ -44,8 +44,7 @@ export type Told = Pick<RunInfo, "status" | "statusReason" | "latestStep">;
 
 export function meaning(run: Told): Meaning {
   if (isStarting(run)) return STARTING;
-  const known = Object.hasOwn(MEANINGS, run.status) ? MEANINGS[run.status] : undefined;
-  const found = known ?? { word: run.status, tone: "neutral", means: "" };
+  const found = MEANINGS[run.status];
   // Without a step there are no curves to see.
   return run.status === "cancelled" && run.latestStep === null ? { ...found, next: undefined } : found;
 }

@@ -17,9 +17,9 @@ import typer
 import benchmax
 from benchmax import extras
 from benchmax.cli.output import FAILED, Json, print_json, safe, stderr
-from benchmax.cli.platform.connection import AccountClient
 from benchmax.errors import BenchmaxError
 from benchmax.inference.weights.store import list_models
+from benchmax.platform.sdk.client import TrainerClient
 from benchmax.platform.sdk.credentials import local_url, named_url
 from benchmax.sandbox import capabilities
 
@@ -101,7 +101,7 @@ def _platform() -> Readiness:
         address = named_url() or local_url()
         if address is None:
             return Readiness("platform", "ok", "this machine's own, which needs no sign-in; `benchmax up` starts it")
-        with AccountClient(base_url=address, timeout=10.0) as account:
-            return Readiness("platform", "ok", f"signed in to {address} as {account.whoami()['email']}")
+        with TrainerClient(base_url=address, timeout=10.0) as client:
+            return Readiness("platform", "ok", f"signed in to {address} as {client.whoami()['email']}")
     except (BenchmaxError, OSError) as error:
         return Readiness("platform", "failed", str(error))

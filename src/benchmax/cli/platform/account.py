@@ -9,9 +9,10 @@ import typer
 
 from benchmax import config
 from benchmax.cli.output import Json, print_json, print_result, safe, stderr, visible
-from benchmax.cli.platform.connection import AccountClient, refusals
+from benchmax.cli.platform.connection import refusals
 from benchmax.errors import UsageError
 from benchmax.platform.sdk import credentials
+from benchmax.platform.sdk.client import TrainerClient
 
 Url = Annotated[
     str | None, typer.Option("--url", help="The platform's address (CASTFORM_PLATFORM_URL, or this machine's own).")
@@ -20,8 +21,8 @@ Url = Annotated[
 
 def whoami(url: Url = None, json: Json = False) -> None:
     """Show who you are to the platform."""
-    with refusals(), AccountClient(base_url=url) as account:
-        found = account.whoami() | {"platform": account.base_url}
+    with refusals(), TrainerClient(base_url=url) as client:
+        found = client.whoami() | {"platform": client.base_url}
     print_result(found, json, f"{found['email']} ({', '.join(found['scopes'])}) on {found['platform']}")
 
 
@@ -37,9 +38,9 @@ def login(
     with refusals():
         address = credentials.base_url(url)
         own = address == credentials.local_url()
-        path = _paste(address) if key else credentials.data_dir() if own else _confirm(address, browser)
-        with AccountClient(base_url=address) as account:
-            found = account.whoami()
+        path = _paste(address) if key else config.data_dir() if own else _confirm(address, browser)
+        with TrainerClient(base_url=address) as client:
+            found = client.whoami()
     stderr.print(f"Signed in to {safe(address)} as {safe(found['email'])}; kept in {safe(path)}.")
     if config.platform_token():
         stderr.print("An API key is set in the environment; it is used in place of this sign-in.")
@@ -58,8 +59,8 @@ def _paste(address: str) -> Any:
     token = read_hidden("API key")
     if not token:
         raise UsageError("No key was given. Paste one, or pipe it: benchmax login --key < key.txt")
-    with AccountClient(token, address) as account:
-        account.whoami()
+    with TrainerClient(token, address) as client:
+        client.whoami()
     return credentials.keep_session(address, token)
 
 

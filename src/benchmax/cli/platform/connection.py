@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Annotated, Any
-from urllib.parse import quote
+from typing import Annotated
 
 import typer
 
@@ -14,35 +13,9 @@ from benchmax.errors import NotFoundError, UsageError
 from benchmax.platform.sdk import credentials
 from benchmax.platform.sdk.client import TrainerClient
 from benchmax.platform.sdk.exceptions import AuthenticationError, TrainerError
-from benchmax.platform.sdk.transport import Connection
 
 RunId = Annotated[str, typer.Argument(help="The run's id.")]
 Settings = Annotated[list[str] | None, typer.Option("--set", help="KEY=VALUE of a launch argument; repeatable.")]
-
-
-class AccountClient(Connection):
-    """What a user has on the platform besides runs."""
-
-    def whoami(self) -> dict[str, Any]:
-        found: dict[str, Any] = self._get("/v1/whoami")
-        return found
-
-    def keys(self) -> list[dict[str, Any]]:
-        found: list[dict[str, Any]] = self._get("/v1/keys")["keys"]
-        return found
-
-    def create_key(self, name: str, scopes: list[str], days: float | None) -> dict[str, Any]:
-        found: dict[str, Any] = self._json("POST", "/v1/keys", json={"name": name, "scopes": scopes, "days": days})
-        return found
-
-    def revoke_key(self, key_id: str) -> dict[str, Any]:
-        found: dict[str, Any] = self._json("DELETE", f"/v1/keys/{quote(key_id, safe='')}")
-        return found
-
-    def files(self, prefix: str) -> list[dict[str, Any]]:
-        """Uploads whose path begins so, with size and SHA-256."""
-        found: list[dict[str, Any]] = self._get("/v1/storage/files", prefix=prefix)["files"]
-        return found
 
 
 @contextmanager

@@ -8,19 +8,18 @@ from typing import Annotated, Any
 import typer
 
 from benchmax.cli.output import Json, print_answer, print_result, print_rows
-from benchmax.cli.platform.connection import AccountClient, refusals
+from benchmax.cli.platform.connection import platform
 from benchmax.errors import UsageError
+from benchmax.platform.wire.values import SCOPES
 
 app = typer.Typer(help="List, make and revoke API keys.", no_args_is_help=True)
-
-SCOPES = ("read", "write", "admin")
 
 
 @app.command("list")
 def list_keys(json: Json = False) -> None:
     """Show your keys; never their text."""
-    with refusals(), AccountClient() as account:
-        found = account.keys()
+    with platform() as client:
+        found = client.list_keys()
 
     def cells(key: Mapping[str, Any]) -> tuple[str, ...]:
         ends = "revoked" if key["revoked"] else key["expiresAt"] or "never"
@@ -42,8 +41,8 @@ def create(
     scopes = scope or ["read", "write"]
     if unknown := [each for each in scopes if each not in SCOPES]:
         raise UsageError(f"There is no scope {unknown[0]!r}. Use {', '.join(SCOPES)}.")
-    with refusals(), AccountClient() as account:
-        made = account.create_key(name, scopes, days)
+    with platform() as client:
+        made = client.create_key(name, scopes=scopes, days=days)
     note = "Keep it now; it is not shown again. Use it as CASTFORM_API_KEY."
     print_result(made, json, made["key"], note)
 
@@ -53,5 +52,5 @@ def revoke(
     key_id: Annotated[str, typer.Argument(help="The key's id, as `benchmax keys list` shows it.")], json: Json = False
 ) -> None:
     """Revoke a key for good."""
-    with refusals(), AccountClient() as account:
-        print_answer(account.revoke_key(key_id), json)
+    with platform() as client:
+        print_answer(client.revoke_key(key_id), json)

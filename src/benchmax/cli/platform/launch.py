@@ -14,14 +14,14 @@ from typing import Annotated, Any
 import typer
 
 from benchmax.cli.output import FAILED, Json, print_json, print_result, safe, stderr, visible
-from benchmax.cli.platform.connection import AccountClient, Settings, platform
+from benchmax.cli.platform.connection import Settings, platform
 from benchmax.cli.project import LAUNCH_KEYS, VALIDATE_KEYS, ProjectOptions, project_command, project_config, rereadable
 from benchmax.doctor import examine_apart
 from benchmax.envs.base_env import BaseEnv
 from benchmax.envs.composed.parts import part_of_row
-from benchmax.envs.datasets import split
 from benchmax.envs.datasets.readers import Source, read_rows, readable_rows, source_name
 from benchmax.envs.datasets.required_rows import check_run_rows
+from benchmax.envs.datasets.split import hold_out
 from benchmax.envs.loading import json_or_text
 from benchmax.errors import ConfigError, DatasetError
 from benchmax.files.atomic import write_json
@@ -75,7 +75,7 @@ def launch(
         rows, held_out = rereadable(rows), None if held_out is None else rereadable(held_out)
         names = source_name(rows, "the training rows"), source_name(held_out or (), "the held-out rows")
         check_run_rows(rows, held_out or (), cls, names=names)
-        rows, held_out = (rows, held_out) if held_out is not None else hold_out(rows, composed=bool(cls.composed_of))
+        rows, held_out = (rows, held_out) if held_out is not None else set_aside(rows, composed=bool(cls.composed_of))
         name, pip = name or config.get("name") or cls.__name__, options.pip or list(config.get("pip", []))
         project = Project(cls, arguments, rows, held_out, options.directory, name, pip)
     with platform() as client:
@@ -110,10 +110,10 @@ def read_settings(
     return given, warned
 
 
-def hold_out(source: Source, *, composed: bool = False) -> tuple[Source, Source]:
+def set_aside(source: Source, *, composed: bool = False) -> tuple[Source, Source]:
     """A fifth of the rows set aside for evaluation, evenly, as long as enough are left to train on."""
     rows = [row.data for row in readable_rows(source)]
-    train, aside = split.hold_out(rows, part=part_of_row if composed else lambda row: "")
+    train, aside = hold_out(rows, part=part_of_row if composed else lambda row: "")
     if not aside:
         raise DatasetError(
             f"{len(rows)} rows are too few to set some aside for evaluation: {MIN_TRAIN_ROWS} are needed to train. "
@@ -173,10 +173,9 @@ def _manifest(
         return sum(1 for _ in read_rows(source))
 
     files = {}
-    with AccountClient(base_url=client.base_url) as account:
-        for part, path in asdict(uploaded).items():
-            stored = next((each for each in account.files(path) if each["path"] == path), {})
-            files[part] = {"path": path, "sha256": stored.get("sha256"), "bytes": stored.get("bytes")}
+    for part, path in asdict(uploaded).items():
+        stored = next((each for each in client.list_files(path) if each["path"] == path), {})
+        files[part] = {"path": path, "sha256": stored.get("sha256"), "bytes": stored.get("bytes")}
     return {
         "name": project.name,
         "platform": client.base_url,

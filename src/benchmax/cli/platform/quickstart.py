@@ -18,7 +18,7 @@ import typer
 from benchmax import extras, metrics
 from benchmax.cli.output import FAILED, INTERRUPTED, Json, command, ended_words, print_json, safe, stderr
 from benchmax.cli.platform.connection import platform
-from benchmax.cli.platform.run_compare import difference, interval_words, other_side, paired
+from benchmax.cli.platform.run_compare import interval_words
 from benchmax.cli.platform.up import sign_in_link
 from benchmax.cli.platform.watch import follow, shown
 from benchmax.envs.arithmetic.arithmetic_env import ArithmeticEnv
@@ -70,7 +70,7 @@ def _extras() -> list[str]:
 
 def launch(client: TrainerClient, model: str, steps: int, seed: int) -> str:
     """Upload the arithmetic environment with its rows and start a run; returns its id."""
-    train, held_out = split_rows()
+    train, held_out = sums()
     uploaded = upload_training_run(
         env_class=ArithmeticEnv, train_dataset=train, eval_dataset=held_out, run_name=NAME, base_url=client.base_url
     )
@@ -79,7 +79,7 @@ def launch(client: TrainerClient, model: str, steps: int, seed: int) -> str:
     return run_id  # that there are few rows is known: all there are
 
 
-def split_rows() -> tuple[list[dict[str, str]], list[dict[str, str]]]:
+def sums() -> tuple[list[dict[str, str]], list[dict[str, str]]]:
     """All one-digit sums, which come shuffled; the last fifth is held out, as in examples/quickstart.toml."""
     rows, _ = ArithmeticEnv.load_dataset()
     return hold_out(rows, order="last")
@@ -107,9 +107,10 @@ def _follow(client: TrainerClient, run_id: str) -> None:
 
 def _measure(client: TrainerClient, run_id: str) -> dict[str, Any]:
     """The trained model beside the base model on the held-out rows, paired, with the curve of both modes."""
-    found = difference(paired(client, run_id, **other_side(client, run_id, "base")))
+    found = client.compare_run(run_id, "base", say=lambda text: stderr.print(safe(text)))
     curve = {mode: client.get_run_scalars(run_id, mode).get(metrics.REWARD, []) for mode in ("train", "eval")}
-    return {"trained": found.pop("run"), "base": found.pop("other"), **found, "curve": curve}
+    outcome = {name: found[name] for name in ("verdict", "examples", "delta", "low", "high")}
+    return {"trained": found["run"], "base": found["other"], **outcome, "curve": curve}
 
 
 def _draw(client: TrainerClient, run_id: str, out: Path) -> None:

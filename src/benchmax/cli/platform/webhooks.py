@@ -11,10 +11,10 @@ import typer
 from benchmax.cli.output import Json, print_answer, print_json, print_result, print_rows, safe, stderr
 from benchmax.cli.platform.connection import platform
 from benchmax.errors import UsageError
+from benchmax.platform.wire.values import WEBHOOK_EVENTS
 
 app = typer.Typer(help="Notify addresses of alerts and ends of runs.", no_args_is_help=True)
 
-EVENTS = ("run.ended", "run.alert")
 WebhookId = Annotated[str, typer.Argument(help="Its id, as `benchmax webhooks list` shows it.")]
 
 
@@ -40,10 +40,10 @@ def add(
     """Notify an address. Prints the secret that its messages are signed with, which is never shown again."""
     if not re.fullmatch(r"https?://[^\s@]+", url):
         raise UsageError(f"{url!r} is not a web address. Write it as https://host/path, without user or password.")
-    if unknown := [each for each in event or () if each not in EVENTS]:
-        raise UsageError(f"There is no event {unknown[0]!r}. Use {', '.join(EVENTS)}.")
+    if unknown := [each for each in event or () if each not in WEBHOOK_EVENTS]:
+        raise UsageError(f"There is no event {unknown[0]!r}. Use {', '.join(WEBHOOK_EVENTS)}.")
     with platform() as client:
-        made = client.create_webhook(url, events=event or EVENTS)
+        made = client.create_webhook(url, events=event or WEBHOOK_EVENTS)
     name = safe(made["id"])
     note = f"Added as {name}. Keep the secret now; it is not shown again.\nTry it with: benchmax webhooks test {name}"
     print_result(made, json, made["secret"], note)

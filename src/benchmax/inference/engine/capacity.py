@@ -11,7 +11,7 @@ import logging
 import numpy as np
 
 from benchmax.errors import UsageError
-from benchmax.inference.engine.delivery import Delivery
+from benchmax.inference.engine.delivery import TokenDelivery
 from benchmax.inference.engine.kv_cache import bucket, round_up
 from benchmax.inference.engine.scheduler_state import BatchState
 
@@ -21,7 +21,7 @@ logger = logging.getLogger(__name__)
 class Capacity:
     """Resizes the cache within its budget."""
 
-    def __init__(self, state: BatchState, delivery: Delivery) -> None:
+    def __init__(self, state: BatchState, delivery: TokenDelivery) -> None:
         self.state, self.delivery = state, delivery
         self.kv = state.runner.kv
 

@@ -13,7 +13,7 @@ from benchmax.inference.engine.sampling import MAX_STOPS, Generation
 from benchmax.inference.engine.scheduler_state import BatchState
 
 
-class Delivery:
+class TokenDelivery:
     """Reads the results of steps."""
 
     def __init__(self, state: BatchState) -> None:

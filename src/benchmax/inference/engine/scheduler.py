@@ -11,7 +11,7 @@ import numpy as np
 
 from benchmax.inference.engine.admission import Admission
 from benchmax.inference.engine.capacity import Capacity
-from benchmax.inference.engine.delivery import Delivery
+from benchmax.inference.engine.delivery import TokenDelivery
 from benchmax.inference.engine.runner import Runner
 from benchmax.inference.engine.scheduler_state import BatchState, Flight
 
@@ -22,7 +22,7 @@ class Scheduler:
     def __init__(self, runner: Runner, slots: int, max_len: int) -> None:
         self.runner = runner
         self.state = BatchState(runner, slots, max_len)
-        self.delivery = Delivery(self.state)
+        self.delivery = TokenDelivery(self.state)
         self.capacity = Capacity(self.state, self.delivery)
         self._admission = Admission(self.state, self.capacity)
 

@@ -14,7 +14,6 @@ import asyncio
 import contextlib
 import errno
 import hmac
-import ipaddress
 import logging
 import signal
 import socket
@@ -22,7 +21,6 @@ from collections.abc import AsyncGenerator, Awaitable, Callable
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
-from urllib.parse import urlsplit
 
 from aiohttp import web
 
@@ -32,6 +30,7 @@ from benchmax.inference.server import openai_api as api
 from benchmax.inference.server.completions import LocalCompletions, StreamFailed
 from benchmax.models.openai_error_bodies import error_body, error_response
 from benchmax.net import sse
+from benchmax.net.origins import LOOPBACK, host_name, is_loopback, origin
 
 logger = logging.getLogger(__name__)
 
@@ -39,7 +38,6 @@ BODY_BYTES = 32 * 1024 * 1024
 SHUTDOWN_SECONDS = 2.0
 """For replies under way when the server is stopped."""
 ROUTES = "There are POST /v1/chat/completions and /v1/completions, and GET /v1/models and /health."
-LOCAL_NAMES = frozenset({"localhost", "127.0.0.1", "::1"})
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
 
@@ -51,15 +49,15 @@ class Listener:
     api_key: str | None = field(default=None, repr=False)
 
     def __post_init__(self) -> None:
-        if not self.api_key and not _is_loopback(self.host):
+        if not self.api_key and not is_loopback(self.host):
             raise UsageError(f"{self.host} can be reached from other machines. Set --api-key to serve there.")
 
     def refusal(self, request: web.Request) -> tuple[int, str, str] | None:
         """Status, message and code for a request that is not accepted; None for any other."""
         for header in ("Host", "Origin"):
             value = request.headers.get(header)
-            name = _hostname(value if header == "Origin" else f"//{value}") if value else ""
-            known = name in LOCAL_NAMES or name == self.host or self.host in ("0.0.0.0", "::")
+            name = origin(value or "").host if header == "Origin" else host_name(value or "")
+            known = name in LOOPBACK or name == self.host or self.host in ("0.0.0.0", "::")
             if value and not known:
                 return 403, f"{header} {value!r} is not this server's. Connect to {self.host}.", "foreign_host"
         if self.api_key and request.path != "/health":
@@ -232,17 +230,3 @@ async def _send_events(request: web.Request, events: AsyncGenerator[api.Json, No
 
 def _error(status: int, message: str, *, code: str | None = None) -> web.Response:
     return web.json_response(error_body(message, code=code), status=status)
-
-
-def _hostname(url: str) -> str:
-    try:
-        return urlsplit(url).hostname or ""
-    except ValueError:
-        return ""
-
-
-def _is_loopback(host: str) -> bool:
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return host == "localhost"

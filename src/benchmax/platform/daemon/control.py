@@ -119,8 +119,8 @@ def _counts(data: DataDir, url: str | None) -> dict[str, Any]:
     from benchmax.platform.store.database import open_database
     from benchmax.platform.store.queue import waiting
 
-    with closing(open_database(data, url, migrate=False)) as database, database.read() as session:
-        return waiting.counts(session)
+    with closing(open_database(data, url, migrate=False)) as database, database.read() as db:
+        return waiting.counts(db)
 
 
 def sign_in_link(options: Options) -> str:

@@ -19,6 +19,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from benchmax import retries
 from benchmax.envs.remote.reaper import end_with_parent
 from benchmax.errors import UsageError
 from benchmax.files.atomic import read_object, write_text
@@ -97,7 +98,7 @@ class KeptProcess:
             old = now - self.began > LONG_LIFE
             self.young = 0 if old else self.young + 1
             self.refused = 0 if old or self.popen.returncode < 0 else self.refused + 1
-            self.not_before = now + min(LONGEST_PAUSE, 0.25 * 2.0**self.young if self.young else 0.0)
+            self.not_before = now + (retries.pause(self.young, 0.5, LONGEST_PAUSE) if self.young else 0.0)
             self.popen = None
         if self.popen is None and now >= self.not_before:
             self.start()

@@ -6,10 +6,10 @@ import http.client
 import time
 from pathlib import Path
 from typing import Any
-from urllib.parse import urlsplit
 
 from benchmax.files.atomic import read_object
 from benchmax.files.logs import modified_at
+from benchmax.net.origins import origin
 from benchmax.net.ports import DEFAULT_PORT
 from benchmax.platform.runner.processes import process_ids
 from benchmax.platform.sdk.credentials import answers
@@ -43,7 +43,7 @@ def is_complete(found: dict[str, Any]) -> bool:
 
 def _from_locks(data: DataDir, pid: int) -> dict[str, Any]:
     """The content of daemon.json, until the daemon has written it again."""
-    port = urlsplit(str(read_object(data.server_info).get("url", ""))).port or DEFAULT_PORT
+    port = origin(str(read_object(data.server_info).get("url", ""))).port or DEFAULT_PORT
     found = {**identity(pid), "port": port, "database_url": data.database_url()}
     return found | {name: identity(data.holder(name)) for name in ("server", "runner")}
 
@@ -78,8 +78,8 @@ def _has_begun(data: DataDir) -> bool:
 
 def server_lives(data: DataDir) -> bool:
     """Whether the server's loop turns. A wrong host is refused before anything that could wait for the database."""
-    parts = urlsplit(str(read_object(data.server_info).get("url", "")))
-    connection = http.client.HTTPConnection(parts.hostname or "127.0.0.1", parts.port or 0, timeout=LOOK_SECONDS)
+    _, host, port = origin(str(read_object(data.server_info).get("url", "")))
+    connection = http.client.HTTPConnection(host or "127.0.0.1", port, timeout=LOOK_SECONDS)
     try:
         connection.request("GET", "/healthz", headers={"Host": "daemon.invalid"})
         return connection.getresponse().status > 0

@@ -26,7 +26,7 @@ from benchmax.errors import NotFoundError
 from benchmax.files import json_size
 from benchmax.files.links import open_plain
 from benchmax.files.redaction import Redactor, hide_texts
-from benchmax.platform.runner.children.child_files import read_object
+from benchmax.platform.runner.children.child_files import read_child_file
 from benchmax.platform.runner.event_texts import CATEGORIES, event_text
 from benchmax.platform.store.accounts import webhooks
 from benchmax.platform.store.accounts.secrets import Vault
@@ -34,8 +34,8 @@ from benchmax.platform.store.database import Database
 from benchmax.platform.store.datadir import DataDir
 from benchmax.platform.store.runs import cursors, evals, events, ingested, rollouts, runs
 from benchmax.platform.store.runs import metrics as run_metrics
-from benchmax.platform.store.tables import TERMINAL
 from benchmax.platform.store.text import clean, clean_json
+from benchmax.platform.wire.values import ENDED
 from benchmax.rollouts.record import DEMONSTRATION
 
 logger = logging.getLogger(__name__)
@@ -50,7 +50,7 @@ FINGERPRINT_BYTES = 1024
 """Bytes before a cursor, by which the file is recognised as the one that was read."""
 
 METRICS, EVENTS, STATUS = "metrics.jsonl", "events.jsonl", "status.json"
-MODES = ("train", "eval")
+SPLITS = ("train", "eval")
 DEMONSTRATIONS = "rollouts/warm_start-"
 """Solutions that the model was shown. In older runs they bear the split of an evaluation, which they are not."""
 
@@ -106,8 +106,8 @@ class Ingest:
         """Read what is new, for so long; True when nothing was left to read."""
         until = time.monotonic() + seconds
         if self._offsets is None:
-            with self.database.read() as session:
-                self._offsets = cursors.of_run(session, self.run_id)
+            with self.database.read() as db:
+                self._offsets = cursors.of_run(db, self.run_id)
         self._drop_missing()
         self._read_status()
         try:
@@ -148,11 +148,11 @@ class Ingest:
         gone = [name for name in self._offsets if name.startswith("rollouts/") and name not in there]
         if not gone:
             return
-        with self.database.write() as session:
+        with self.database.write() as db:
             for name in gone:
-                rollouts.drop_file(session, self.run_id, name)
-                cursors.forget(session, self.run_id, name)
-            ingested.count_errors(session, self.run_id)
+                rollouts.drop_file(db, self.run_id, name)
+                cursors.forget(db, self.run_id, name)
+            ingested.count_errors(db, self.run_id)
         for name in gone:
             del self._offsets[name]
             self._seen.pop(name, None)
@@ -199,100 +199,100 @@ class Ingest:
     def _store(self, batch: list[Piece]) -> None:
         """Rows and cursors, in one transaction."""
         assert self._offsets is not None
-        with self.database.write() as session:
-            stored = cursors.locked_offsets(session, self.run_id, [piece.name for piece in batch])
+        with self.database.write() as db:
+            stored = cursors.locked_offsets(db, self.run_id, [piece.name for piece in batch])
             if any(stored.get(piece.name, 0) != piece.known for piece in batch):
                 raise _CursorMoved
             new_events = [clean_json(line.value) for piece in batch if piece.name == EVENTS for line in piece.lines]
             for piece in batch:
                 if piece.name == METRICS:
-                    new_events = self._store_earlier(session, new_events, piece.lines)
-                    self._store_metrics(session, piece.lines, piece.rewound)
+                    new_events = self._store_earlier(db, new_events, piece.lines)
+                    self._store_metrics(db, piece.lines, piece.rewound)
             for event in new_events:
-                self._store_event(session, event)
-            self._store_rollouts(session, [piece for piece in batch if piece.name not in (METRICS, EVENTS)])
+                self._store_event(db, event)
+            self._store_rollouts(db, [piece for piece in batch if piece.name not in (METRICS, EVENTS)])
             read = {piece.name: (piece.end, piece.fingerprint) for piece in batch}
-            cursors.move(session, self.run_id, read)
+            cursors.move(db, self.run_id, read)
         self._offsets |= read
 
     def _store_earlier(
-        self, session: Session, new_events: list[dict[str, Any]], metrics: list[Line]
+        self, db: Session, new_events: list[dict[str, Any]], metrics: list[Line]
     ) -> list[dict[str, Any]]:
         """Store events older than these metrics first, so that a feed has them in order; returns the others."""
         first = _time_of(metrics[0].value) if metrics else 0.0
         earlier = list(takewhile(lambda event: _time_of(event) <= first, new_events))
         for event in earlier:
-            self._store_event(session, event)
+            self._store_event(db, event)
         return new_events[len(earlier) :]
 
-    def _store_metrics(self, session: Session, lines: list[Line], rewound: bool) -> None:
+    def _store_metrics(self, db: Session, lines: list[Line], rewound: bool) -> None:
         metrics = [_metric(line.value) for line in lines if _is_metric(line.value)]
-        tops = {mode: max((each.step for each in metrics if each.mode == mode), default=-1) for mode in MODES}
+        tops = {split: max((each.step for each in metrics if each.split == split), default=-1) for split in SPLITS}
         if rewound:
-            for mode in MODES:
-                run_metrics.drop_from(session, self.run_id, mode, tops[mode] + 1)
-            ingested.forget_step(session, self.run_id)
-        run_metrics.record(session, self.run_id, metrics)
+            for split in SPLITS:
+                run_metrics.drop_from(db, self.run_id, split, tops[split] + 1)
+            ingested.forget_step(db, self.run_id)
+        run_metrics.record(db, self.run_id, metrics)
         if metrics:
             step = tops["train"] if tops["train"] >= 0 else None
-            runs.set_progress(session, self.run_id, step=step, activity=self._activity(metrics[-1]))
-        data = {mode: top for mode, top in tops.items() if top >= 0}
-        events.append(session, self.run_id, "points", category="feed", data=data)
+            runs.set_progress(db, self.run_id, step=step, activity=self._activity(metrics[-1]))
+        data = {split: top for split, top in tops.items() if top >= 0}
+        events.append(db, self.run_id, "points", category="feed", data=data)
 
     def _activity(self, line: run_metrics.MetricLine) -> str:
         reward = line.values.get(metrics.REWARD)
         detail = "" if reward is None else f": mean reward {reward:.3f}"
-        if line.mode == "eval":
+        if line.split == "eval":
             return f"evaluated after step {line.step}{detail}" if line.step else f"evaluated before training{detail}"
         return f"step {line.step + 1}{f' of {self.total}' if self.total else ''}{detail}"
 
-    def _store_rollouts(self, session: Session, pieces: list[Piece]) -> None:
+    def _store_rollouts(self, db: Session, pieces: list[Piece]) -> None:
         rewound = [piece.name for piece in pieces if piece.rewound]
         for name in rewound:
-            rollouts.drop_file(session, self.run_id, name)
-        rows = self._index(session, pieces)
+            rollouts.drop_file(db, self.run_id, name)
+        rows = self._index(db, pieces)
         if rewound:
-            ingested.count_errors(session, self.run_id)
+            ingested.count_errors(db, self.run_id)
         elif failed := sum(row["error_type"] is not None for row in rows):
-            runs.add_errors(session, self.run_id, failed)
+            runs.add_errors(db, self.run_id, failed)
         if rows:
-            data = {"mode": rows[-1]["mode"], "step": rows[-1]["step"], "count": len(rows)}
-            events.append(session, self.run_id, "rollouts", category="feed", data=data)
+            data = {"mode": rows[-1]["split"], "step": rows[-1]["step"], "count": len(rows)}
+            events.append(db, self.run_id, "rollouts", category="feed", data=data)
 
-    def _index(self, session: Session, pieces: list[Piece], **more: str) -> list[dict[str, Any]]:
+    def _index(self, db: Session, pieces: list[Piece], **more: str) -> list[dict[str, Any]]:
         """Store index rows and log rows; an invalid record is left out alone."""
         rows: list[dict[str, Any]] = []
         logs: list[dict[str, Any]] = []
         for piece in pieces:
-            mode = {"mode": DEMONSTRATION} if piece.name.startswith(DEMONSTRATIONS) else more
+            split = {"split": DEMONSTRATION} if piece.name.startswith(DEMONSTRATIONS) else more
             for line in piece.lines:
                 try:
-                    row = rollouts.row_of(line.value, file=piece.name, offset=line.offset, length=line.length, **mode)
+                    row = rollouts.row_of(line.value, file=piece.name, offset=line.offset, length=line.length, **split)
                     logs += rollouts.logs_of(line.value)
                     rows.append(row)
                 except (LookupError, TypeError, ValueError, AttributeError) as error:
                     logger.warning("the record at byte %d of %s is left out: %r", line.offset, piece.name, error)
-        rollouts.index(session, self.run_id, rows)
-        rollouts.add_logs(session, self.run_id, logs)
+        rollouts.index(db, self.run_id, rows)
+        rollouts.add_logs(db, self.run_id, logs)
         return rows
 
-    def _store_event(self, session: Session, line: Mapping[str, Any]) -> None:
+    def _store_event(self, db: Session, line: Mapping[str, Any]) -> None:
         kind = str(line.get("kind", "event"))
         data = {name: value for name, value in line.items() if name not in ("time", "kind", "message")}
         category = CATEGORIES.get(kind, "diagnostic")
         text = str(line.get("message") or event_text(kind, data))
         name = f"{ingested.TRAINER}{kind}"[:80]
-        event = events.append(session, self.run_id, name, text, category=category, data=data, at=line.get("time"))
+        event = events.append(db, self.run_id, name, text, category=category, data=data, at=line.get("time"))
         if category == "alert":
-            webhooks.queue_alert(session, self.run_id, event.message, event.data, event.time)
+            webhooks.queue_alert(db, self.run_id, event.message, event.data, event.time)
 
     def _read_status(self) -> None:
         """The number of steps planned; the rest of status.json is for the supervisor."""
-        if self.total is None and (status := read_object(self.run_dir / STATUS)):
+        if self.total is None and (status := read_child_file(self.run_dir / STATUS)):
             total = status.get("steps")
             if isinstance(total, int):
-                with self.database.write() as session:
-                    runs.set_progress(session, self.run_id, total=total)
+                with self.database.write() as db:
+                    runs.set_progress(db, self.run_id, total=total)
                 self.total = total
 
 
@@ -314,10 +314,10 @@ class EvalIngest(Ingest):
     def _read_status(self) -> None:
         """It has no status.json."""
 
-    def _store_rollouts(self, session: Session, pieces: list[Piece]) -> None:
-        self._index(session, pieces, mode=evals.MODE, eval_id=self.eval_id)
-        done = ingested.count_eval(session, self.run_id, self.eval_id)
-        evals.set_progress(session, self.eval_id, done=done)
+    def _store_rollouts(self, db: Session, pieces: list[Piece]) -> None:
+        self._index(db, pieces, split=evals.SPLIT, eval_id=self.eval_id)
+        done = ingested.count_eval(db, self.run_id, self.eval_id)
+        evals.set_progress(db, self.eval_id, done=done)
 
 
 class NothingToRead:
@@ -331,19 +331,19 @@ def reindex(database: Database, data: DataDir, run_id: str) -> None:
     """Rebuild a run's rows from its directory."""
     run_dir = data.run(run_id)
     vault = Vault(data)
-    with database.write() as session:
-        run = runs.get(session, run_id)
+    with database.write() as db:
+        run = runs.get(db, run_id)
         if run is None:
             raise NotFoundError(f"There is no run {run_id}. `benchmax runs list` shows them.")
-        ended, activity = run.status in TERMINAL, run.activity
-        secrets = vault.for_run(session, run.owner_id, run_id).values()
-        ingested.clear(session, run_id)
+        ended, activity = run.status in ENDED, run.activity
+        secrets = vault.for_run(db, run.owner_id, run_id).values()
+        ingested.clear(db, run_id)
     ingest = Ingest(database, run_id, run_dir, secrets)
     while not ingest.step():
         pass
     if ended:
-        with database.write() as session:
-            runs.set_progress(session, run_id, activity=activity)
+        with database.write() as db:
+            runs.set_progress(db, run_id, activity=activity)
 
 
 def _time_of(line: Mapping[str, Any]) -> float:

@@ -16,23 +16,30 @@ from typing import Any
 
 from sqlalchemy.exc import SQLAlchemyError
 
+from benchmax import retries
 from benchmax.errors import BenchmaxError, UsageError
 from benchmax.files.links import read_plain
 from benchmax.files.logs import modified_at
 from benchmax.files.temp_dirs import remove_orphaned_dirs
-from benchmax.platform.runner.children.child_files import CHILD_FILE, EXIT_FILE, PROCESS_FILE, read_object, write_object
+from benchmax.platform.runner.children.child_files import (
+    CHILD_FILE,
+    EXIT_FILE,
+    PROCESS_FILE,
+    read_child_file,
+    write_child_file,
+)
 from benchmax.platform.runner.ingest import NothingToRead, Reader
 from benchmax.platform.runner.jobs import outcome
-from benchmax.platform.runner.jobs.job import Job
+from benchmax.platform.runner.jobs.job import LeasedJob
 from benchmax.platform.runner.jobs.kinds import KINDS
 from benchmax.platform.runner.jobs.leases import Leases, Slots, machine_slots
+from benchmax.platform.runner.jobs.machine_message import machine_message
 from benchmax.platform.runner.jobs.outcome import Verdict, Why
 from benchmax.platform.runner.jobs.queue_upkeep import keep_up, logged_trouble
-from benchmax.platform.runner.jobs.sandboxing import machine_message
-from benchmax.platform.runner.live.live_sessions import LiveSessions
+from benchmax.platform.runner.live.live_sessions import LiveSessionSupervisor
 from benchmax.platform.runner.processes.machine_usage import UsageRecorder, gpu_ids
 from benchmax.platform.runner.processes.parent_watch import Policy
-from benchmax.platform.runner.processes.run_process import RunProcess
+from benchmax.platform.runner.processes.run_process import SETUP_SECONDS, RunProcess
 from benchmax.platform.store import tables
 from benchmax.platform.store.accounts.secrets import Vault
 from benchmax.platform.store.database import Database
@@ -45,8 +52,6 @@ logger = logging.getLogger(__name__)
 TICK_SECONDS = 0.2
 STALL_SECONDS = 180.0
 """A training process that writes nothing, not even a heartbeat, for so long is hung."""
-SETUP_SECONDS = 1_200.0
-"""The same before training: packages are installed, a model is fetched."""
 SAVE_SECONDS = 18.0
 """For a child to save when the platform stops; less than the daemon waits."""
 DRAIN_SECONDS = 30.0
@@ -64,7 +69,7 @@ HEARTBEAT_FILES = ("status.json", CHILD_FILE, "metrics.jsonl", "rollouts.jsonl")
 class Watched:
     """A job that this supervisor runs."""
 
-    job: Job
+    job: LeasedJob
     process: RunProcess
     slots: list[str]
     reader: Reader
@@ -86,7 +91,7 @@ class Watched:
     def report_phase(self) -> None:
         """Store what the child says it does."""
         if not self.why:
-            phase = read_object(self.job.folder / CHILD_FILE).get("phase", "")
+            phase = read_child_file(self.job.folder / CHILD_FILE).get("phase", "")
             self.job.report_phase(str(phase), self.is_working)
 
     def record_processes(self) -> None:
@@ -149,7 +154,9 @@ class Supervisor:
         self.stopping = False
         self._start_child = start
         self._vault = Vault(data)
-        self.sessions = LiveSessions(database, data, self._vault, policy=policy, start=start, device=self._idle_gpu)
+        self.sessions = LiveSessionSupervisor(
+            database, data, self._vault, policy=policy, start=start, device=self._idle_gpu
+        )
         self._renewed = -HEARTBEAT_SECONDS
 
     def run(self) -> None:
@@ -191,7 +198,7 @@ class Supervisor:
         """A GPU no run uses, for a live session; without one it computes on the CPU and uses no run's memory."""
         return next(reversed(gpu_ids(self.slots.names)), "")
 
-    def _open_job(self, row: tables.Job) -> Job:
+    def _open_job(self, row: tables.Job) -> LeasedJob:
         return KINDS[row.kind](self.database, self.data, self._vault, row)
 
     # Every two seconds
@@ -207,8 +214,8 @@ class Supervisor:
                     logger.warning("%s: its processes cannot be recorded: %s", watched.job, error)
         for row in [] if self.stopping else self.leases.take_abandoned():
             self._take_over(self._open_job(row))
-        with self.database.read() as session:
-            cancelled = [each for each in self.watched.values() if each.job.is_cancelled(session)]
+        with self.database.read() as db:
+            cancelled = [each for each in self.watched.values() if each.job.is_cancelled(db)]
         for watched in cancelled:
             watched.ask_to_end("cancel")
         keep_up(self.database, self.data, self.leases, self.watched, self._open_job)
@@ -222,8 +229,8 @@ class Supervisor:
             return False
         job = self._open_job(row)
         try:
-            with self.database.read() as session:
-                cancelled = job.is_cancelled(session)
+            with self.database.read() as db:
+                cancelled = job.is_cancelled(db)
             if cancelled:
                 self._finish(job, Verdict("cancelled", "It was stopped before it began."))
             else:
@@ -234,7 +241,7 @@ class Supervisor:
             self._finish(job, Verdict("failed", f"It could not be started: {error}. Free what is missing."))
         return True
 
-    def _begin(self, job: Job, message: Mapping[str, Any]) -> None:
+    def _begin(self, job: LeasedJob, message: Mapping[str, Any]) -> None:
         folder, slots = job.folder, self.slots.take(job.row.slots)
         process: RunProcess | None = None
         try:
@@ -243,9 +250,9 @@ class Supervisor:
             devices = {"CUDA_VISIBLE_DEVICES": ",".join(gpu_ids(slots))}
             process = self._start_child(folder, module=job.module, policy=self.policy, variables=devices)
             about = {"pid": process.pid, "started": process.started, "slots": slots, "began_at": began_at}
-            write_object(folder / PROCESS_FILE, about)
-            with self.database.write() as session:
-                mine = jobs.set_child(session, job.row.id, self.leases.holder, process.pid, process.started)
+            write_child_file(folder / PROCESS_FILE, about)
+            with self.database.write() as db:
+                mine = jobs.set_child(db, job.row.id, self.leases.holder, process.pid, process.started)
         except BaseException:
             self.slots.give(slots)
             if process is not None:
@@ -258,9 +265,9 @@ class Supervisor:
         else:
             self._drop(watched)
 
-    def _take_over(self, job: Job) -> None:
+    def _take_over(self, job: LeasedJob) -> None:
         """Go on with the job of a dead supervisor: adopt its child, or see that it is gone before another starts."""
-        row, about = job.row, read_object(job.folder / PROCESS_FILE)
+        row, about = job.row, read_child_file(job.folder / PROCESS_FILE)
         process, adopted = RunProcess.take_over(job.folder, row.child_pid, row.child_started)
         slots = self.slots.take(row.slots, about.get("slots") or ())
         reader, unreadable = _reader(job)
@@ -303,19 +310,19 @@ class Supervisor:
         self.slots.give(watched.slots)
         logger.info("%s: process %d ended: %s %s", job, process.pid, verdict.status, verdict.reason)
 
-    def _finish(self, job: Job, verdict: Verdict, attempt: int | None = None) -> None:
+    def _finish(self, job: LeasedJob, verdict: Verdict, attempt: int | None = None) -> None:
         """End the job and its run, or give the job back to the queue, in one transaction."""
         attempts = job.row.attempts if attempt is None else attempt
         holder = self.leases.holder
-        with self.database.write() as session:
+        with self.database.write() as db:
             if verdict.status == "pending":
                 counted = attempts if verdict.counted else attempts - 1
-                pause = min(LONGEST_PAUSE, 0.5 * 2.0**counted) if verdict.counted else 0.0
-                mine = jobs.give_back(session, job.row.id, holder, attempts=max(0, counted), delay=pause)
+                pause = retries.pause(counted, 1.0, LONGEST_PAUSE) if verdict.counted else 0.0
+                mine = jobs.give_back(db, job.row.id, holder, attempts=max(0, counted), delay=pause)
             else:
-                mine = jobs.finish(session, job.row.id, holder)
+                mine = jobs.finish(db, job.row.id, holder)
             if mine:
-                job.finish(session, verdict.status, verdict.reason)
+                job.finish(db, verdict.status, verdict.reason)
 
     def _drop(self, watched: Watched) -> None:
         """Another supervisor has the job: the child, if it began, is theirs."""
@@ -325,7 +332,7 @@ class Supervisor:
         self.slots.give(watched.slots)
 
 
-def _reader(job: Job) -> tuple[Reader, str]:
+def _reader(job: LeasedJob) -> tuple[Reader, str]:
     """What reads the job's records, or one that reads nothing and why: what cannot be redacted must not be shown."""
     try:
         return job.reader(), ""

@@ -14,7 +14,16 @@ from typing import TYPE_CHECKING, Any
 
 from benchmax.platform.sdk import launch_args_table
 from benchmax.platform.sdk.methods import iterator, procedure, request
-from benchmax.platform.sdk.requests import accounts, checkpoints, launches, resources, rollouts, runs
+from benchmax.platform.sdk.requests import (
+    accounts,
+    checkpoints,
+    comparisons,
+    launches,
+    resources,
+    rollouts,
+    runs,
+    uploads,
+)
 from benchmax.platform.sdk.transport import AsyncConnection, Connection
 
 if TYPE_CHECKING:
@@ -52,9 +61,10 @@ class _TrainerMethods:
     list_external_evals = request(runs.list_external_evals)
     start_external_eval = request(runs.start_external_eval)
     rescore_run = request(runs.rescore_run)
-    get_comparison = request(runs.get_comparison)
-    get_whole_comparison = procedure(runs.get_whole_comparison)
-    get_comparison_summary = request(runs.get_comparison_summary)
+    compare_run = procedure(comparisons.compare_run)
+    get_comparison = request(comparisons.get_comparison)
+    get_whole_comparison = procedure(comparisons.get_whole_comparison)
+    get_comparison_summary = request(comparisons.get_comparison_summary)
 
     get_rollout_summary = request(rollouts.get_rollout_summary)
     get_rollout_heatmap = request(rollouts.get_rollout_heatmap)
@@ -75,6 +85,12 @@ class _TrainerMethods:
     add_dataset_row = request(resources.add_dataset_row)
     delete_dataset = request(resources.delete_dataset)
 
+    list_files = request(uploads.list_files)
+
+    whoami = request(accounts.whoami)
+    list_keys = request(accounts.list_keys)
+    create_key = request(accounts.create_key)
+    revoke_key = request(accounts.revoke_key)
     list_users = request(accounts.list_users)
     create_user = request(accounts.create_user)
     delete_user = request(accounts.delete_user)

@@ -16,19 +16,20 @@ import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, TypeAlias
-from urllib.parse import urlsplit
 
 from benchmax import config, extras, profiles
+from benchmax.config import data_dir
 from benchmax.config import env_token as env_token
 from benchmax.config import resolve_judge_key as resolve_judge_key
 from benchmax.errors import ConfigError
 from benchmax.files.atomic import read_object, write_text
+from benchmax.net.origins import origin
 from benchmax.platform.sdk.exceptions import AuthenticationError, DeviceAuthError, TrainerError
+from benchmax.platform.wire.values import DEVICE_GRANT
 
 TokenProvider: TypeAlias = Callable[[], str]
 
 CLIENT_ID = "castform-cli"
-DEVICE_GRANT = "urn:ietf:params:oauth:grant-type:device_code"
 _BEARER_SECONDS = 60.0
 """A sign-in's bearer is used again for so long; platforms let it live for minutes."""
 _bearers: dict[tuple[str, str], tuple[str, float]] = {}
@@ -100,10 +101,6 @@ def resolve_token_provider(
 # The server on this machine
 
 
-def data_dir() -> Path:
-    return Path(config.setting("DATA") or "~/.benchmax").expanduser()
-
-
 def _this_machine() -> str:
     """The platform on this machine, started in the background when it does not run."""
     if (url := local_url()) is not None and answers(url):
@@ -137,9 +134,8 @@ def local_url() -> str | None:
 
 def answers(url: str) -> bool:
     """Whether anybody listens at an address."""
-    parts = urlsplit(url)
     try:
-        with socket.create_connection((parts.hostname or "127.0.0.1", parts.port or 80), timeout=1.0):
+        with socket.create_connection(origin(url)[1:], timeout=1.0):
             return True
     except OSError:
         return False

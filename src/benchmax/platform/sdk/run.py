@@ -9,14 +9,13 @@ from typing import TYPE_CHECKING, Any
 from benchmax.errors import UsageError
 from benchmax.platform.sdk.calls import Row, run_blocking
 from benchmax.platform.sdk.requests.rollouts import rollout_rows
-from benchmax.platform.sdk.requests.runs import get_run, metric_rows, page_url
+from benchmax.platform.sdk.requests.runs import ENDED, get_run, metric_rows, page_url
 
 if TYPE_CHECKING:
     from benchmax.platform.sdk.client import AsyncTrainerClient, TrainerClient
     from benchmax.platform.sdk.playground import AsyncPlaygroundSession, PlaygroundSession
     from benchmax.platform.sdk.transport import Endpoint, Exchange
 
-ENDED = frozenset({"complete", "failed", "stalled", "cancelled", "out_of_credits", "billing_error"})
 _METRIC_COLUMNS = ["mode", "step"]
 _ROLLOUT_COLUMNS = ["id", "step", "mode", "promptMessageId", "totalReward"]
 

@@ -34,6 +34,7 @@ from benchmax.platform.store.accounts.user_admin import forget_removed
 from benchmax.platform.store.database import Database, open_database
 from benchmax.platform.store.uploads import unused_blobs
 from benchmax.platform.wire.base import Problem
+from benchmax.platform.wire.values import SCOPES
 
 if TYPE_CHECKING:
     import uvicorn
@@ -50,7 +51,7 @@ def create_app(settings: ServerSettings, database: Database) -> FastAPI:
     @asynccontextmanager
     async def lifespan(_: FastAPI) -> AsyncIterator[None]:
         threads.prepare()
-        services.blobs.sweep(older_than=0.0)  # one data directory has one server: nobody uploads now
+        services.blobs.sweep()  # one data directory has one server: nobody uploads now
         with database.write() as db:
             forget_removed(db)
             unused_blobs.sweep(db, services.blobs)
@@ -93,7 +94,7 @@ def prepare(settings: ServerSettings, database: Database) -> str:
         link = users.create_link(db, user.id)
         known = str(read_object(settings.data.credentials).get("api_key", ""))
         if users.find_key(db, known) is None:  # this machine has no key, or one of another database
-            _, key = users.create_key(db, user.id, name="this machine", scopes=users.SCOPES)
+            _, key = users.create_key(db, user.id, name="this machine", scopes=SCOPES)
             write_text(settings.data.credentials, json.dumps({"url": base_url(settings), "api_key": key}), private=True)
     return f"{base_url(settings)}/login?token={link}"
 

@@ -9,6 +9,8 @@ from typing import Any
 import structlog
 from structlog.typing import EventDict
 
+from benchmax.files.redaction import MARK
+
 _SECRET = re.compile(
     r"sk_[0-9a-f]{8}_[\w-]{8,}|(?i:bearer\s+)[\w.~+/=-]{8,}|(?<=/uploads/)[\w-]{8,}|(?<=token=)[\w-]{8,}"
 )
@@ -31,4 +33,4 @@ def configure() -> None:
 
 def hide_secrets(_: Any, __: str, event: EventDict) -> EventDict:
     """Replace what looks like one of our keys or tokens."""
-    return {name: _SECRET.sub("[secret]", value) if isinstance(value, str) else value for name, value in event.items()}
+    return {name: _SECRET.sub(MARK, value) if isinstance(value, str) else value for name, value in event.items()}

@@ -8,7 +8,7 @@ from fastapi import Depends, Request
 
 from benchmax.platform.server.security.rate_limits import Limiter
 from benchmax.platform.server.security.scopes import AccessTable
-from benchmax.platform.server.services.live_sessions import LiveSessions
+from benchmax.platform.server.services.live_sessions import LiveSessionClient
 from benchmax.platform.server.services.model_sessions import ModelSessions
 from benchmax.platform.server.services.response_cache import ResponseCache
 from benchmax.platform.server.services.run_feed import Feeds
@@ -31,7 +31,7 @@ class ServerServices:
         self.limiter = Limiter(settings.limits_per_hour)
         self.feeds = Feeds(database)
         self.response_cache = ResponseCache()
-        self.live_sessions = LiveSessions(settings.data)
+        self.live_sessions = LiveSessionClient(settings.data)
         self.model_sessions = ModelSessions()
 
 

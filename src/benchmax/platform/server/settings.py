@@ -6,16 +6,15 @@ import ipaddress
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
-from urllib.parse import urlsplit
 
 from benchmax import limits
+from benchmax.net.origins import LOOPBACK, is_loopback, origin
 from benchmax.platform.store.datadir import DataDir
 
 LIMITS = {
     "login": 600, "key": 10, "eval": 30, "device": 600, "doctor": 60, "export": 60, "session": 600, "rollout": 6000,
     "completion": 60_000, "webhook": 60, "model_session": 60_000,
 }  # fmt: skip
-LOOPBACK = frozenset({"127.0.0.1", "localhost", "::1"})
 
 
 @dataclass(frozen=True)
@@ -42,7 +41,7 @@ class ServerSettings:
 
     @property
     def is_loopback(self) -> bool:
-        return self.host == "localhost" or (self._address is not None and self._address.is_loopback)
+        return is_loopback(self.host)
 
     @property
     def reached_at(self) -> str:
@@ -62,5 +61,5 @@ class ServerSettings:
     @cached_property
     def hosts(self) -> frozenset[str]:
         """Every name this server answers to; asked for at each request."""
-        named = {urlsplit(self.public_url or "").hostname or "127.0.0.1"}
+        named = {origin(self.public_url or "").host or "127.0.0.1"}
         return LOOPBACK | self.allowed_hosts | named | {self.reached_at}

@@ -16,7 +16,7 @@ from anyio import CapacityLimiter, to_thread
 from anyio.lowlevel import RunVar
 from fastapi import APIRouter
 
-from benchmax.platform.server.security.rate_limits import Places
+from benchmax.platform.server.security.rate_limits import ConcurrencyLimit
 from benchmax.platform.server.security.scopes import SAFE_METHODS
 
 Kind: TypeAlias = Literal["reads", "writes", "files"]
@@ -65,7 +65,7 @@ async def read_file(user_id: str, function: Callable[P, T], *args: P.args, **kwa
     """Run a function that reads a user's file; Refused (429) when too many of the user's wait already."""
     pools = _pools()
     words = f"{FILES_ASKED} of your files are being read or wait for it. Try again."
-    with pools.asked.place(user_id, FILES_ASKED, words, seconds=5):
+    with pools.asked.hold(user_id, FILES_ASKED, words, seconds=5):
         async with pools.turns.setdefault(user_id, CapacityLimiter(FILES_PER_USER)):
             return await to_thread.run_sync(functools.partial(function, *args, **kwargs), limiter=pools.files)
 
@@ -86,7 +86,7 @@ class _Pools:
     def __init__(self) -> None:
         self.writes = CapacityLimiter(THREADS["writes"])
         self.files = CapacityLimiter(THREADS["files"])
-        self.asked = Places()
+        self.asked = ConcurrencyLimit()
         self.turns: WeakValueDictionary[str, CapacityLimiter] = WeakValueDictionary()
         """Of users, each for as long as one of the user's files is read."""
 

@@ -10,17 +10,17 @@ from pathlib import Path
 
 import psutil
 
-from benchmax.config import setting
+from benchmax.config import data_dir, setting
 from benchmax.errors import UsageError
 from benchmax.files.atomic import write_text
 from benchmax.files.locks import is_locked, lock_file
 
 
 class DataDir:
-    """Paths inside `$BENCHMAX_DATA` (or `~/.benchmax`)."""
+    """Paths inside one data directory."""
 
     def __init__(self, root: str | os.PathLike[str] | None = None) -> None:
-        self.root = Path(root or setting("DATA") or "~/.benchmax").expanduser().absolute()
+        self.root = (Path(root).expanduser() if root else data_dir()).absolute()
         self.blobs = self.root / "blobs"
         self.runs = self.root / "runs"
         self.venvs = self.root / "venvs"

@@ -20,11 +20,12 @@ def upsert(db: Session, table: type[Base], rows: Sequence[Mapping[str, Any]], ke
         return
     dialect = postgresql if db.get_bind().dialect.name == "postgresql" else sqlite
     statement = dialect.insert(table)
+    columns = [table.__table__.c[name] for name in key]
     replaced = {name: statement.excluded[name] for name in rows[0] if name not in key}
     if replaced:
-        statement = statement.on_conflict_do_update(index_elements=key, set_=replaced)
+        statement = statement.on_conflict_do_update(index_elements=columns, set_=replaced)
     else:
-        statement = statement.on_conflict_do_nothing(index_elements=key)
+        statement = statement.on_conflict_do_nothing(index_elements=columns)
     # Through the connection: the driver's executemany, several times faster than one long VALUES.
     db.flush()
     db.connection().execute(statement, rows)

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from benchmax.files.redaction import hide_texts
+
 
 def clean(text: str, chars: int | None = None) -> str:
     """The text with what cannot be stored replaced, cut to `chars`."""
@@ -14,8 +16,4 @@ def clean(text: str, chars: int | None = None) -> str:
 
 def clean_json(value: Any) -> Any:
     """A JSON value with every text in it clean."""
-    if isinstance(value, str):
-        return clean(value)
-    if isinstance(value, dict):
-        return {clean(str(name)): clean_json(item) for name, item in value.items()}
-    return [clean_json(item) for item in value] if isinstance(value, list) else value
+    return hide_texts(value, clean)

@@ -7,6 +7,7 @@ from typing import Annotated, Any, Literal
 from pydantic import AfterValidator, BaseModel, Field
 
 from benchmax.platform.wire.base import PlainText, Time, Wire
+from benchmax.platform.wire.values import Scope
 
 
 class UserRequest(Wire):
@@ -31,7 +32,7 @@ class UserList(Wire):
 
 class KeyRequest(Wire):
     name: PlainText = Field(default="", max_length=200)
-    scopes: list[Literal["read", "write", "admin"]] = Field(default=["read", "write"], min_length=1, max_length=3)
+    scopes: list[Scope] = Field(default=["read", "write"], min_length=1, max_length=3)
     days: float | None = Field(default=None, gt=0, le=3650)
     """Until it expires; never when not given."""
 

@@ -7,6 +7,7 @@ from typing import Any, Literal
 from pydantic import Field
 
 from benchmax.platform.wire.base import PlainText, Time, Wire
+from benchmax.platform.wire.values import RunStatus
 
 
 class ComparedRollout(Wire):
@@ -43,7 +44,7 @@ class EvalInfo(Wire):
     id: str
     name: str
     model: str
-    status: str
+    status: RunStatus
     status_reason: str
     done: int
     total: int

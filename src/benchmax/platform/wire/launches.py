@@ -5,10 +5,11 @@ from __future__ import annotations
 import difflib
 import math
 from collections.abc import Collection, Iterable, Mapping
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
-from pydantic import Field
+from pydantic import AfterValidator, Field
 
+from benchmax.envs.datasets.readers import FORMATS
 from benchmax.errors import ConfigError
 from benchmax.platform.wire.base import JsonObject, PlainText, Wire
 from benchmax.trainer.backend import EMBEDDED
@@ -145,11 +146,18 @@ class RescoreRequest(Wire):
 
 
 SFT_FORMAT = "benchmax-sft-v1"
+"""What published clients call JSON lines of chats."""
+SFT_FORMATS = (*(suffix[1:] for suffix in FORMATS), SFT_FORMAT)
+
+
+def _known_format(name: str) -> str:
+    if name not in SFT_FORMATS:
+        raise ValueError(f"there is no format {name[:40]!r}. Use one of: {', '.join(SFT_FORMATS)}.")
+    return name
 
 
 class SftDataset(Wire):
-    format: Literal["jsonl", "json", "csv", "tsv", "parquet", "benchmax-sft-v1"] = "jsonl"
-    """The last is what published clients call JSON lines of chats."""
+    format: Annotated[str, AfterValidator(_known_format), Field(json_schema_extra={"enum": [*SFT_FORMATS]})] = "jsonl"
     path: str = Field(min_length=1, max_length=500)
     """Of a file, or of a folder with train.jsonl and eval.jsonl."""
     digest: str | None = Field(default=None, max_length=80)

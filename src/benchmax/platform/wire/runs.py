@@ -8,12 +8,13 @@ from pydantic import Field
 
 from benchmax.platform.wire.base import PlainText, Time, Wire
 from benchmax.platform.wire.environments import OneOffStatus
+from benchmax.platform.wire.values import RunStatus
 
 
 class RunInfo(Wire):
     id: str
     name: str
-    status: str
+    status: RunStatus
     status_reason: str
     created_at: Time
     updated_at: Time

@@ -7,13 +7,12 @@ from typing import Literal
 from pydantic import Field
 
 from benchmax.platform.wire.base import Time, WebAddress, Wire
+from benchmax.platform.wire.values import WEBHOOK_EVENTS, WebhookEvent
 
 
 class WebhookRequest(Wire):
     url: WebAddress = Field(max_length=2000)
-    events: list[Literal["run.ended", "run.alert"]] = Field(
-        default=["run.ended", "run.alert"], min_length=1, max_length=2
-    )
+    events: list[WebhookEvent] = Field(default=[*WEBHOOK_EVENTS], min_length=1, max_length=2)
 
 
 class WebhookInfo(Wire):

@@ -6,12 +6,13 @@ request with an Origin is refused, and the Host must be an address, `localhost`,
 
 from __future__ import annotations
 
-import ipaddress
 import secrets
 from collections.abc import Awaitable, Callable, Iterable
 
 from aiohttp import web
 from aiohttp.typedefs import Middleware
+
+from benchmax.net.origins import host_name, is_ip
 
 MIN_SECRET_CHARS = 16
 
@@ -39,21 +40,8 @@ def check_host(names: Iterable[str]) -> Middleware:
 
 
 def _is_own_host(host: str, known: set[str]) -> bool:
-    if host.startswith("["):
-        name, bracket, rest = host[1:].partition("]")
-        if not bracket or (rest and not rest.removeprefix(":").isdigit()):
-            return False
-    else:
-        name, colon, port = host.partition(":")
-        if colon and not port.isdigit():
-            return False
-    if name.lower() in known:
-        return True
-    try:
-        ipaddress.ip_address(name)
-    except ValueError:
-        return False
-    return True
+    name = host_name(host)
+    return name is not None and (name in known or is_ip(name))
 
 
 def bearer_token(request: web.Request) -> str:

@@ -29,7 +29,7 @@ EVALUATING = "evaluating"
 FILE_BYTES = 64 * 1024 * 1024
 
 
-def read_object(path: Path, most: int = FILE_BYTES) -> dict[str, Any]:
+def read_child_file(path: Path, most: int = FILE_BYTES) -> dict[str, Any]:
     """The JSON object in such a file, of at most so many bytes; empty when there is none. No link is followed."""
     try:
         text = read_plain(path.parent, path.name, most)
@@ -39,5 +39,5 @@ def read_object(path: Path, most: int = FILE_BYTES) -> dict[str, Any]:
     return value if isinstance(value, dict) else {}
 
 
-def write_object(path: Path, value: Mapping[str, Any]) -> None:
+def write_child_file(path: Path, value: Mapping[str, Any]) -> None:
     write_text(path, json.dumps(value), private=True, durable=False)

@@ -20,7 +20,13 @@ from benchmax.envs.remote.reaper import adopt_orphans
 from benchmax.files.logs import SecretFreeFormatter
 from benchmax.files.redaction import Redactor
 from benchmax.platform.runner.children import sandboxing
-from benchmax.platform.runner.children.child_files import CHILD_FILE, EXIT_FILE, LAUNCH_FILE, read_object, write_object
+from benchmax.platform.runner.children.child_files import (
+    CHILD_FILE,
+    EXIT_FILE,
+    LAUNCH_FILE,
+    read_child_file,
+    write_child_file,
+)
 from benchmax.platform.runner.jobs.outcome import COMPLETE, CRASHED, INTERRUPTED, MISTAKE, NO_MEMORY, NO_SPACE, Exit
 from benchmax.platform.runner.processes import parent_watch
 
@@ -94,7 +100,7 @@ class ChildProcess:
     @cached_property
     def launch(self) -> dict[str, Any]:
         """What was asked for."""
-        return read_object(self.folder / LAUNCH_FILE)
+        return read_child_file(self.folder / LAUNCH_FILE)
 
     @property
     def files(self) -> dict[str, Path]:
@@ -125,7 +131,7 @@ class ChildProcess:
     def _write(self) -> None:
         about = {"pid": os.getpid(), "phase": self._text, "time": time.time()}
         try:
-            write_object(self.folder / CHILD_FILE, about)
+            write_child_file(self.folder / CHILD_FILE, about)
         except OSError as error:
             print(f"no heartbeat: {error}", file=sys.stderr)  # noqa: T201
 
@@ -152,7 +158,7 @@ def failure(error: BaseException, run_dir: Path) -> Exit:
 def _write_exit(run_dir: Path, ended: Exit) -> None:
     about = {"pid": os.getpid(), "code": ended.code, "reason": ended.reason}
     try:
-        write_object(run_dir / EXIT_FILE, about)
+        write_child_file(run_dir / EXIT_FILE, about)
     except OSError as error:
         print(f"could not write {EXIT_FILE}: {error}", file=sys.stderr)  # noqa: T201
 

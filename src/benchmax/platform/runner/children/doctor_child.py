@@ -13,6 +13,7 @@ import signal
 import sys
 from collections.abc import AsyncIterator, Iterator, Mapping
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, contextmanager, nullcontext
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -20,11 +21,12 @@ from benchmax.doctor.findings import HOLDS, held_interpreter
 from benchmax.doctor.interpreter_watch import STALL_SECONDS, InterpreterHeld, wait_for_end
 from benchmax.envs.remote import Confinement
 from benchmax.envs.remote.child import Child, Launch, PlainChild, start_sandboxed
+from benchmax.envs.remote.output_lines import OutputLines
 from benchmax.envs.remote.process_environment import code_paths, scrubbed_environment
 from benchmax.errors import UsageError
 from benchmax.files.redaction import Redactor
 from benchmax.platform.runner.children import sandboxing
-from benchmax.platform.runner.children.child_files import REPORT_FILE, read_object, write_object
+from benchmax.platform.runner.children.child_files import REPORT_FILE, read_child_file, write_child_file
 from benchmax.platform.runner.children.child_process import ChildProcess, main
 from benchmax.platform.runner.children.run_environment import env_limits, install_packages
 from benchmax.sandbox import Sandbox
@@ -41,13 +43,13 @@ async def examine_environment(child: ChildProcess) -> str:
     python = await _python(child)
     child.say("examining the environment")
     await _work(python, child.folder, child.launch, child.variables)
-    said = read_object(child.folder / REPORT_FILE)
+    said = read_child_file(child.folder / REPORT_FILE)
     if "problem" in said:
         raise UsageError(str(said["problem"]))
     if not said:
         raise UsageError("The environment's process left no report. Look for what ends it: os._exit, sys.exit.")
     if child.launch.get("model") and not any(each["check"] == HOLDS for each in said["findings"]):
-        write_object(child.folder / REPORT_FILE, {**said, "signal": await _signal(python, child)})
+        write_child_file(child.folder / REPORT_FILE, {**said, "signal": await _signal(python, child)})
     return "The examination is done."
 
 
@@ -119,8 +121,8 @@ async def _work(python: Path, folder: Path, launch: Mapping[str, Any], variables
             child = await _child(start, confined, sandbox)
             os.close(beating)
             await _watched(child, beats, dump, folder, str(launch.get("spec") or "the environment"))
-    if report := read_object(home / REPORT_FILE):
-        write_object(folder / REPORT_FILE, report)
+    if report := read_child_file(home / REPORT_FILE):
+        write_child_file(folder / REPORT_FILE, report)
 
 
 async def _child(start: Launch, confined: Confinement | None, sandbox: Sandbox | None) -> Child:
@@ -174,7 +176,7 @@ async def _watched(child: Child, beats: int, dump: Path, folder: Path, name: str
         async with asyncio.timeout(EXAMINATION_SECONDS):
             await asyncio.wait(both, return_when=asyncio.FIRST_COMPLETED)
             if stalled.done() and isinstance(held := stalled.exception(), InterpreterHeld):
-                write_object(folder / REPORT_FILE, held_interpreter(name, held).to_dict())
+                write_child_file(folder / REPORT_FILE, held_interpreter(name, held).to_dict())
                 return
             await asyncio.wait([child.ended])
     except TimeoutError:
@@ -188,35 +190,21 @@ async def _watched(child: Child, beats: int, dump: Path, folder: Path, name: str
 
 @asynccontextmanager
 async def _relayed(hide: Redactor) -> AsyncIterator[int]:
-    """A pipe to print into: what comes goes to child.log, without secrets, however long a line is.
+    """A pipe to print into: its lines go to child.log, without secrets.
 
     It is not the process's own, whose end asyncio would wait for: what the environment left in the background holds it.
     """
     ours, theirs = os.pipe()
-    output = asyncio.StreamReader()
-    protocol = asyncio.StreamReaderProtocol(output)
-    pipe, _ = await asyncio.get_running_loop().connect_read_pipe(lambda: protocol, os.fdopen(ours, "rb", 0))
-    relaying = asyncio.create_task(_relay(output, hide))
+    lines = partial(OutputLines, lambda line: print(hide(line), flush=True))  # noqa: T201
+    _, output = await asyncio.get_running_loop().connect_read_pipe(lines, os.fdopen(ours, "rb", 0))
     try:
         try:
             yield theirs
         finally:
             os.close(theirs)
-        await asyncio.wait([relaying], timeout=OUTPUT_SECONDS)
+        await asyncio.wait([output.closed], timeout=OUTPUT_SECONDS)
     finally:
-        relaying.cancel()
-        pipe.close()
-
-
-async def _relay(output: asyncio.StreamReader, hide: Redactor) -> None:
-    """Whole lines where there are: a value must not be torn between two pieces."""
-    kept = b""
-    while piece := await output.read(65_536):
-        whole, newline, kept = (kept + piece).rpartition(b"\n")
-        if len(kept) > 65_536:
-            whole, newline, kept = whole + newline + kept, b"", b""
-        print(hide((whole + newline).decode("utf-8", "replace")), end="", flush=True)  # noqa: T201
-    print(hide(kept.decode("utf-8", "replace")), end="", flush=True)  # noqa: T201
+        output.close()
 
 
 if __name__ == "__main__":

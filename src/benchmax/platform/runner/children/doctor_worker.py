@@ -21,6 +21,7 @@ from benchmax.envs.base_env import BaseEnv, overrides
 from benchmax.envs.loading import load_env_class, own_rows
 from benchmax.envs.remote.reaper import go_under_guard
 from benchmax.errors import BenchmaxError, UsageError
+from benchmax.files.atomic import write_text
 
 MOST_ANSWERS = 200
 TOOLS_SECONDS = 30.0
@@ -39,9 +40,7 @@ def main() -> int:
         found = asyncio.run(_examine(orders))
     except (BenchmaxError, OSError) as error:
         found = {"problem": str(error)}
-    part = Path(orders["report"]).with_suffix(".part")
-    part.write_text(json.dumps(found, default=str), "utf-8")
-    part.replace(orders["report"])
+    write_text(Path(orders["report"]), json.dumps(found, default=str), durable=False)
     sys.stdout.flush()
     os._exit(0)  # threads of the environment must not hold the end
 

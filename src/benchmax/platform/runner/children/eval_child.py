@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from benchmax.errors import RewardError
-from benchmax.platform.runner.children.child_files import EVALUATING, PLAN_FILE, write_object
+from benchmax.platform.runner.children.child_files import EVALUATING, PLAN_FILE, write_child_file
 from benchmax.platform.runner.children.child_process import ChildProcess, main
 from benchmax.platform.runner.children.run_environment import opened_env
 from benchmax.platform.runner.children.train_child import held_out_examples, train_config
@@ -35,7 +35,7 @@ async def evaluate_rows(child: ChildProcess) -> str:
         keep_secret(child.secrets)
         child.say("reading the dataset")
         examples = (await held_out_examples(env, child.files))[: launch.get("rows")]
-        write_object(child.folder / PLAN_FILE, {"total": len(examples) * samples})
+        write_child_file(child.folder / PLAN_FILE, {"total": len(examples) * samples})
         config = train_config(Path(launch["run_dir"]), launch["args"], len(examples))
         child.say("loading the model")
         model = await _open_model(launch, config, child.message.get("endpoint_key", ""))

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from benchmax.envs.base_env import primary_key
 from benchmax.errors import UsageError
-from benchmax.platform.runner.children.child_files import EVALUATING, PLAN_FILE, REPORT_FILE, write_object
+from benchmax.platform.runner.children.child_files import EVALUATING, PLAN_FILE, REPORT_FILE, write_child_file
 from benchmax.platform.runner.children.child_process import ChildProcess, main
 from benchmax.platform.runner.children.eval_child import refuse_unscored
 from benchmax.platform.runner.children.run_environment import opened_env
@@ -28,7 +28,7 @@ async def rescore(child: ChildProcess) -> str:
     """Score what is stored and write the report."""
     folder, run_dir = child.folder, Path(child.launch["run_dir"])
     saved = _stored(run_dir, child.launch["step"])
-    write_object(folder / PLAN_FILE, {"total": len(saved)})
+    write_child_file(folder / PLAN_FILE, {"total": len(saved)})
     async with opened_env(child) as env:
         child.say(EVALUATING)
         await _score(env, saved, folder, run_dir, child.launch["args"])

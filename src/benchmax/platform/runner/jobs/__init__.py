@@ -6,12 +6,13 @@ Start with `job` (the base class) and `kinds` (the list).
     job            what every job can do
     kinds          the kinds of job by name
     leases         leases on jobs, and the slots of this machine
+    machine_message  what a child is told of the machine: packages, sandbox, closed ports
     one_off_jobs   the doctor's report, the export of a checkpoint
     outcome        exit codes, and the rule for another attempt
     preparation    the files of a run, placed for its child
     train_job      trains a run
-    upkeep         cancelled, lost and deleted jobs
-    venvs          removes packages that no environment needs any more
+    queue_upkeep   cancelled, lost and deleted jobs
+    venv_cleanup   removes packages that no environment needs any more
 
 A job starts no process itself: the supervisor does, the same way for all kinds.
 """

@@ -15,18 +15,19 @@ from benchmax.platform.runner.children.child_files import (
     LAUNCH_FILE,
     PLAN_FILE,
     REPORT_FILE,
-    read_object,
-    write_object,
+    read_child_file,
+    write_child_file,
 )
 from benchmax.platform.runner.ingest import EvalIngest
-from benchmax.platform.runner.jobs.job import Job
+from benchmax.platform.runner.jobs.job import LeasedJob
 from benchmax.platform.runner.jobs.preparation import FILES, place, prepare
 from benchmax.platform.store.accounts import users
 from benchmax.platform.store.runs import evals, runs
 from benchmax.platform.store.tables import Endpoint, Eval, Secret
+from benchmax.platform.wire.values import RunStatus
 
 
-class EvalJob(Job):
+class EvalJob(LeasedJob):
     """A checkpoint, the base model or an endpoint plays the run's eval rows."""
 
     __slots__ = ()
@@ -42,16 +43,16 @@ class EvalJob(Job):
         return self.data.run(self.row.run_id) / "evals" / self.eval_id
 
     def prepare(self) -> dict[str, Any]:
-        with self.database.read() as session:
-            run, row = self.run(session), session.get(Eval, self.eval_id)
+        with self.database.read() as db:
+            run, row = self.run(db), db.get(Eval, self.eval_id)
             if row is None:
                 raise NotFoundError("The evaluation is gone. Start it again.")
-            endpoint, key = self._endpoint(session, row)
+            endpoint, key = self._endpoint(db, row)
         files = prepare(self.data, run)
         self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         files |= self._own_files(row)
         launch = {"run_dir": str(self.data.run(run.id)), "files": files, "args": run.args, "model": row.model}
-        write_object(self.folder / LAUNCH_FILE, {**launch, "endpoint": endpoint, **row.options})
+        write_child_file(self.folder / LAUNCH_FILE, {**launch, "endpoint": endpoint, **row.options})
         return {"variables": self.secrets(), "endpoint_key": key}
 
     def _own_files(self, row: Eval) -> dict[str, str]:
@@ -62,32 +63,32 @@ class EvalJob(Job):
         run_dir, secrets = self.data.run(self.row.run_id), self.secrets().values()
         return EvalIngest(self.database, self.row.run_id, run_dir, secrets, eval_id=self.eval_id)
 
-    def is_cancelled(self, session: Session) -> bool:
-        return runs.get(session, self.row.run_id) is None
+    def is_cancelled(self, db: Session) -> bool:
+        return runs.get(db, self.row.run_id) is None
 
     def is_working(self, pid: int) -> bool:
-        return read_object(self.folder / CHILD_FILE).get("phase") == EVALUATING
+        return read_child_file(self.folder / CHILD_FILE).get("phase") == EVALUATING
 
     def report_phase(self, phase: str, working: bool) -> None:
-        total = read_object(self.folder / PLAN_FILE).get("total")
-        with self.database.write() as session:
-            evals.set_progress(session, self.eval_id, status="active" if working else None, reason=phase, total=total)
+        total = read_child_file(self.folder / PLAN_FILE).get("total")
+        with self.database.write() as db:
+            evals.set_progress(db, self.eval_id, status="active" if working else None, reason=phase, total=total)
 
-    def finish(self, session: Session, status: str, reason: str) -> None:
-        summary = self.redacted(read_object(self.folder / REPORT_FILE)) if status == "complete" else None
-        evals.set_progress(session, self.eval_id, status=status, reason=self.redacted(reason), summary=summary)
+    def finish(self, db: Session, status: RunStatus, reason: str) -> None:
+        summary = self.redacted(read_child_file(self.folder / REPORT_FILE)) if status == "complete" else None
+        evals.set_progress(db, self.eval_id, status=status, reason=self.redacted(reason), summary=summary)
 
-    def _endpoint(self, session: Session, row: Eval) -> tuple[Mapping[str, str] | None, str]:
+    def _endpoint(self, db: Session, row: Eval) -> tuple[Mapping[str, str] | None, str]:
         """Address and model of the endpoint to evaluate, if it is one, and its key."""
         kind, _, name = row.model.partition(":")
         if kind != "endpoint":
             return None, ""
-        endpoint = session.get(Endpoint, name)
+        endpoint = db.get(Endpoint, name)
         if endpoint is None:
             raise NotFoundError("The endpoint to evaluate was removed. Choose another.")
-        secret = session.get(Secret, endpoint.secret_id) if endpoint.secret_id else None
+        secret = db.get(Secret, endpoint.secret_id) if endpoint.secret_id else None
         key = self.vault.reveal(secret) if secret else ""
-        users.refuse_own_key(session, endpoint.base_url, key)
+        users.refuse_own_key(db, endpoint.base_url, key)
         return {"base_url": endpoint.base_url, "model": endpoint.model}, key
 
 

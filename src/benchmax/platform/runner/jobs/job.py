@@ -20,10 +20,11 @@ from benchmax.platform.store.accounts.secrets import Vault
 from benchmax.platform.store.database import Database
 from benchmax.platform.store.datadir import DataDir
 from benchmax.platform.store.runs import runs
+from benchmax.platform.wire.values import RunStatus
 
 
 @dataclass(slots=True)
-class Job(ABC):
+class LeasedJob(ABC):
     """A leased job."""
 
     database: Database
@@ -47,7 +48,7 @@ class Job(ABC):
         """Make the folder ready; returns the message for the child, with what only it may know."""
 
     @abstractmethod
-    def is_cancelled(self, session: Session) -> bool:
+    def is_cancelled(self, db: Session) -> bool:
         """Whether the child is to be ended, or not to be started."""
 
     @abstractmethod
@@ -55,7 +56,7 @@ class Job(ABC):
         """Store what the child says it does."""
 
     @abstractmethod
-    def finish(self, session: Session, status: str, reason: str) -> None:
+    def finish(self, db: Session, status: RunStatus, reason: str) -> None:
         """Store how it ended; `pending` is another attempt."""
 
     def is_working(self, pid: int) -> bool:
@@ -68,9 +69,9 @@ class Job(ABC):
 
     def secrets(self) -> dict[str, str]:
         """Variables of the child, which nobody may read in its records."""
-        with self.database.read() as session:
-            run = session.get(tables.Run, self.row.run_id)
-            return {} if run is None else dict(self.vault.for_run(session, run.owner_id, run.id))
+        with self.database.read() as db:
+            run = db.get(tables.Run, self.row.run_id)
+            return {} if run is None else dict(self.vault.for_run(db, run.owner_id, run.id))
 
     def redacted(self, value: Any) -> Any:
         """A text or a JSON value for all who may see the run, without its secrets."""
@@ -79,8 +80,8 @@ class Job(ABC):
         except UsageError as error:  # without the secrets nothing can be redacted, so nothing is shown
             return str(error) if isinstance(value, str) else {}
 
-    def run(self, session: Session) -> tables.Run:
-        run = runs.get(session, self.row.run_id)
+    def run(self, db: Session) -> tables.Run:
+        run = runs.get(db, self.row.run_id)
         if run is None:
             raise NotFoundError("The run is gone. Launch it again.")
         return run

@@ -80,25 +80,25 @@ class Leases:
 
     def take(self, slots: int, fewest: int = 0) -> Job | None:
         """The next job that fits: highest priority, then oldest. Jobs that need no slot fit unless `fewest` is 1."""
-        with self.database.read() as session:
-            if not waiting.anything_waits(session, slots, fewest):
+        with self.database.read() as db:
+            if not waiting.anything_waits(db, slots, fewest):
                 return None
-        with self.database.write() as session:
-            return jobs.lease(session, self.holder, slots=slots, fewest=fewest)
+        with self.database.write() as db:
+            return jobs.lease(db, self.holder, slots=slots, fewest=fewest)
 
     def renew(self, job_ids: Iterable[int]) -> list[int]:
         """Renew leases; returns those that were lost."""
-        with self.database.write() as session:
-            return [job_id for job_id in job_ids if not jobs.heartbeat(session, job_id, self.holder)]
+        with self.database.write() as db:
+            return [job_id for job_id in job_ids if not jobs.heartbeat(db, job_id, self.holder)]
 
     def take_abandoned(self) -> list[Job]:
         """Take over the jobs of supervisors that are dead, or silent for too long."""
-        with self.database.read() as session:
-            abandoned = [job for job in jobs.leased(session) if self._is_abandoned(job)]
+        with self.database.read() as db:
+            abandoned = [job for job in jobs.leased(db) if self._is_abandoned(job)]
         taken = []
         for job in abandoned:
-            with self.database.write() as session:
-                if jobs.take_over(session, job.id, job.holder, self.holder):
+            with self.database.write() as db:
+                if jobs.take_over(db, job.id, job.holder, self.holder):
                     taken.append(job)
         return taken
 

@@ -16,18 +16,19 @@ from sqlalchemy.orm import Session
 
 from benchmax.errors import NotFoundError, UsageError
 from benchmax.files.redaction import Redactor, hide_texts
-from benchmax.platform.runner.children.child_files import LAUNCH_FILE, REPORT_FILE, read_object, write_object
-from benchmax.platform.runner.jobs.job import Job
+from benchmax.platform.runner.children.child_files import LAUNCH_FILE, REPORT_FILE, read_child_file, write_child_file
+from benchmax.platform.runner.jobs.job import LeasedJob
 from benchmax.platform.runner.jobs.preparation import place
 from benchmax.platform.store import tables
 from benchmax.platform.store.queue import one_off_jobs
 from benchmax.platform.store.runs import runs
 from benchmax.platform.store.text import clean_json
+from benchmax.platform.wire.values import RunStatus
 
 REPORT_BYTES = 8 * 1024 * 1024
 
 
-class OneOffJob(Job):
+class LeasedOneOffJob(LeasedJob):
     """What all of them share."""
 
     __slots__ = ()
@@ -41,13 +42,13 @@ class OneOffJob(Job):
         return self.data.root / "one_off_jobs" / self.one_off_id
 
     def prepare(self) -> dict[str, Any]:
-        with self.database.write() as session:
-            asked = session.get(tables.OneOffJob, self.one_off_id)
+        with self.database.write() as db:
+            asked = db.get(tables.OneOffJob, self.one_off_id)
             if asked is None:
                 raise NotFoundError("What was asked for is gone. Ask again.")
-            one_off_jobs.set_status(session, asked.id, "active", "starting")
+            one_off_jobs.set_status(db, asked.id, "active", "starting")
         self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-        write_object(self.folder / LAUNCH_FILE, self.launch(asked))
+        write_child_file(self.folder / LAUNCH_FILE, self.launch(asked))
         return {"variables": self.secrets()}
 
     @abstractmethod
@@ -55,22 +56,22 @@ class OneOffJob(Job):
         """The child's launch.json; files it needs are put into the folder."""
 
     def secrets(self) -> dict[str, str]:
-        with self.database.read() as session:
-            asked = session.get(tables.OneOffJob, self.one_off_id)
-            return {} if asked is None else dict(self.vault.for_run(session, asked.owner_id, ""))
+        with self.database.read() as db:
+            asked = db.get(tables.OneOffJob, self.one_off_id)
+            return {} if asked is None else dict(self.vault.for_run(db, asked.owner_id, ""))
 
-    def is_cancelled(self, session: Session) -> bool:
-        asked = session.get(tables.OneOffJob, self.one_off_id)
-        return asked is None or (asked.run_id is not None and runs.get(session, asked.run_id) is None)
+    def is_cancelled(self, db: Session) -> bool:
+        asked = db.get(tables.OneOffJob, self.one_off_id)
+        return asked is None or (asked.run_id is not None and runs.get(db, asked.run_id) is None)
 
     def report_phase(self, phase: str, working: bool) -> None:
         if phase:
-            with self.database.write() as session:
-                one_off_jobs.set_status(session, self.one_off_id, "active", phase)
+            with self.database.write() as db:
+                one_off_jobs.set_status(db, self.one_off_id, "active", phase)
 
-    def finish(self, session: Session, status: str, reason: str) -> None:
+    def finish(self, db: Session, status: RunStatus, reason: str) -> None:
         if status == "pending":
-            one_off_jobs.set_status(session, self.one_off_id, "queued", reason)
+            one_off_jobs.set_status(db, self.one_off_id, "queued", reason)
             return
         try:
             hide = Redactor(self.secrets().values())
@@ -78,18 +79,20 @@ class OneOffJob(Job):
             status, reason, hide = "failed", str(error), Redactor(())
         status = "complete" if status == "complete" else "failed"
         result = self._result(hide) if status == "complete" else None
-        one_off_jobs.set_status(session, self.one_off_id, status, hide(reason), result)
+        one_off_jobs.set_status(db, self.one_off_id, status, hide(reason), result)
         shutil.rmtree(self.folder, ignore_errors=True)
 
     def _result(self, hide: Redactor) -> dict[str, Any]:
         try:
-            result: dict[str, Any] = clean_json(hide_texts(read_object(self.folder / REPORT_FILE, REPORT_BYTES), hide))
+            result: dict[str, Any] = clean_json(
+                hide_texts(read_child_file(self.folder / REPORT_FILE, REPORT_BYTES), hide)
+            )
         except RecursionError:
             return {}
         return result
 
 
-class DoctorJob(OneOffJob):
+class DoctorJob(LeasedOneOffJob):
     """The doctor examines an environment."""
 
     __slots__ = ()
@@ -108,7 +111,7 @@ class DoctorJob(OneOffJob):
         return launch
 
 
-class ExportJob(OneOffJob):
+class ExportJob(LeasedOneOffJob):
     """A checkpoint becomes one file."""
 
     __slots__ = ()

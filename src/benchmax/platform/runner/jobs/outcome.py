@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-import signal
 from pathlib import Path
 from typing import Literal, NamedTuple
 
+from benchmax.envs.remote.process import how_it_exited
 from benchmax.files.logs import tail
-from benchmax.platform.runner.children.child_files import EXIT_FILE, read_object
+from benchmax.platform.runner.children.child_files import EXIT_FILE, read_child_file
+from benchmax.platform.wire.values import RunStatus
 
 COMPLETE, CRASHED, MISTAKE, NO_SPACE, NO_MEMORY, INTERRUPTED = 0, 1, 2, 28, 12, 130
 """Exit codes of a child."""
@@ -42,7 +43,7 @@ class Exit(NamedTuple):
 class Verdict(NamedTuple):
     """What follows for the run."""
 
-    status: str
+    status: RunStatus
     """`pending` is another attempt."""
     reason: str
     counted: bool = True
@@ -51,7 +52,7 @@ class Verdict(NamedTuple):
 
 def read_exit(run_dir: Path, pid: int, code: int | None) -> Exit:
     """The exit code, and the reason in exit.json if this very child wrote it."""
-    written = read_object(run_dir / EXIT_FILE)
+    written = read_child_file(run_dir / EXIT_FILE)
     if written.get("pid") != pid:
         return Exit(code, "")
     return Exit(written.get("code") if code is None else code, str(written.get("reason", "")))
@@ -75,15 +76,8 @@ def judge(ended: Exit, why: Why, attempt: int, most: int, last_lines: str) -> Ve
 
 
 def how(code: int | None) -> str:
-    """An exit code in words."""
-    if code is None:
-        return "was killed"
-    if code >= 0:
-        return f"ended with code {code}"
-    try:
-        return f"was killed by {signal.Signals(-code).name}"
-    except ValueError:
-        return f"was killed by signal {-code}"
+    """An exit code in words; None for a process that another one was the parent of."""
+    return "was killed" if code is None else how_it_exited(code)
 
 
 def log_tail(run_dir: Path) -> str:

@@ -6,7 +6,7 @@ from pathlib import Path, PurePosixPath
 from typing import Any
 
 from benchmax.errors import NotFoundError
-from benchmax.platform.runner.children.child_files import LAUNCH_FILE, write_object
+from benchmax.platform.runner.children.child_files import LAUNCH_FILE, write_child_file
 from benchmax.platform.store.datadir import DataDir
 from benchmax.platform.store.tables import Run
 from benchmax.platform.store.uploads.blobs import BlobStore, link_or_copy
@@ -35,7 +35,7 @@ def prepare(data: DataDir, run: Run) -> dict[str, str]:
     launch: dict[str, Any] = {"run_id": run.id, "name": run.name, "type": run.kind, "args": run.args, "files": files}
     if run.parent:
         launch["parent"] = run.parent
-    write_object(run_dir / LAUNCH_FILE, launch)
+    write_child_file(run_dir / LAUNCH_FILE, launch)
     return {name: str(run_dir / file) for name, file in files.items()}
 
 

@@ -9,7 +9,7 @@ from contextlib import contextmanager
 
 from sqlalchemy.exc import SQLAlchemyError
 
-from benchmax.platform.runner.jobs.job import Job
+from benchmax.platform.runner.jobs.job import LeasedJob
 from benchmax.platform.runner.jobs.leases import Leases
 from benchmax.platform.store import tables
 from benchmax.platform.store.database import Database
@@ -33,29 +33,33 @@ def logged_trouble(name: object) -> Iterator[None]:
 
 
 def keep_up(
-    database: Database, data: DataDir, leases: Leases, watched: Collection[int], open_job: Callable[[tables.Job], Job]
+    database: Database,
+    data: DataDir,
+    leases: Leases,
+    watched: Collection[int],
+    open_job: Callable[[tables.Job], LeasedJob],
 ) -> None:
     """One round. `watched` are the jobs that this supervisor runs."""
-    with database.read() as session:
-        forgotten = [row for row in jobs.leased(session, leases.holder.id) if row.id not in watched]
-        dropped = waiting.to_drop(session)
-        lost = waiting.without_job(session)
-        deleted = waiting.deleted_runs(session)
-        queued = waiting.waiting_runs(session)
+    with database.read() as db:
+        forgotten = [row for row in jobs.leased(db, leases.holder.id) if row.id not in watched]
+        dropped = waiting.to_drop(db)
+        lost = waiting.without_job(db)
+        deleted = waiting.deleted_runs(db)
+        queued = waiting.waiting_runs(db)
     for row in forgotten:  # leased and, for want of a disk or a database, never begun
-        with database.write() as session:
-            jobs.give_back(session, row.id, leases.holder, attempts=row.attempts, delay=HEARTBEAT_SECONDS)
+        with database.write() as db:
+            jobs.give_back(db, row.id, leases.holder, attempts=row.attempts, delay=HEARTBEAT_SECONDS)
     for row in dropped:
-        with database.write() as session:
-            if waiting.drop(session, row.id):
-                open_job(row).finish(session, "cancelled", "The run was stopped before it began.")
+        with database.write() as db:
+            if waiting.drop(db, row.id):
+                open_job(row).finish(db, "cancelled", "The run was stopped before it began.")
     for run_id in lost:
-        with database.write() as session:
-            runs.set_status(session, run_id, "failed", "Nothing was left that would run it. Launch it again.")
+        with database.write() as db:
+            runs.set_status(db, run_id, "failed", "Nothing was left that would run it. Launch it again.")
     for run_id in deleted:
         shutil.rmtree(data.run(run_id), ignore_errors=True)
-        with database.write() as session:
-            runs.remove(session, run_id)
+        with database.write() as db:
+            runs.remove(db, run_id)
     for place, (run_id, activity) in enumerate(queued):
         _report_place(database, run_id, activity, place)
 
@@ -64,5 +68,5 @@ def _report_place(database: Database, run_id: str, activity: str, place: int) ->
     """Store how many runs come before one that waits."""
     text = "waiting for a free slot" + (f", {place} before it" if place else "")
     if text != activity:
-        with database.write() as session:
-            runs.set_progress(session, run_id, activity=text)
+        with database.write() as db:
+            runs.set_progress(db, run_id, activity=text)

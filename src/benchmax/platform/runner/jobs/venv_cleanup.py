@@ -52,8 +52,8 @@ def _wanted(database: Database, data: DataDir) -> set[str]:
     from benchmax.bundle.venv import venv_name
 
     store, names = BlobStore(data.blobs), set()
-    with database.read() as session:
-        manifests = uploads.manifests(session)
+    with database.read() as db:
+        manifests = uploads.manifests(db)
     for file in map(store.path, manifests):
         try:
             if file.stat().st_size <= uploads.MANIFEST_BYTES:

@@ -21,16 +21,16 @@ from benchmax.platform.runner.children.child_files import (
     CHILD_FILE,
     LAUNCH_FILE,
     PROCESS_FILE,
-    read_object,
-    write_object,
+    read_child_file,
+    write_child_file,
 )
 from benchmax.platform.runner.jobs import outcome
+from benchmax.platform.runner.jobs.machine_message import machine_message
 from benchmax.platform.runner.jobs.outcome import COMPLETE
 from benchmax.platform.runner.jobs.preparation import prepare
 from benchmax.platform.runner.jobs.queue_upkeep import logged_trouble
-from benchmax.platform.runner.jobs.sandboxing import machine_message
 from benchmax.platform.runner.processes.parent_watch import Policy
-from benchmax.platform.runner.processes.run_process import RunProcess
+from benchmax.platform.runner.processes.run_process import SETUP_SECONDS, RunProcess
 from benchmax.platform.store.accounts.secrets import Vault
 from benchmax.platform.store.database import Database
 from benchmax.platform.store.datadir import DataDir
@@ -47,7 +47,6 @@ MOST_MODELS = 2
 """Of models alone. They are counted apart: rollouts in the others may call them, and would wait forever."""
 IDLE_SECONDS = 30.0
 """When another session waits, a chat idle for so long is ended; a rollout session as soon as it is idle."""
-SETUP_SECONDS = 1_200.0
 GRACE_SECONDS = 3.0
 KEPT_SECONDS = 600.0
 """How long the reason of an ended session is kept."""
@@ -63,7 +62,7 @@ class LiveSession:
     began: float = field(default_factory=time.monotonic)
 
 
-class LiveSessions:
+class LiveSessionSupervisor:
     """All live sessions of one data directory."""
 
     def __init__(
@@ -124,7 +123,7 @@ class LiveSessions:
             message = self._prepare(folder)
             variables = {"CUDA_VISIBLE_DEVICES": self._device()}
             process = self._start(folder.path, module=MODULE, policy=self._policy, variables=variables)
-            write_object(folder.path / PROCESS_FILE, {"pid": process.pid, "started": process.started})
+            write_child_file(folder.path / PROCESS_FILE, {"pid": process.pid, "started": process.started})
         except Exception as error:
             if process is not None:
                 process.release()  # without a message it never begins
@@ -140,8 +139,8 @@ class LiveSessions:
         """Write launch.json; returns the message for the child, with what only it may know."""
         asked = folder.asked
         if asked.get("run_id"):
-            with self._database.read() as session:
-                run = runs.get(session, asked["run_id"])
+            with self._database.read() as db:
+                run = runs.get(db, asked["run_id"])
             if run is None:
                 raise NotFoundError("The run is gone. `benchmax runs list` shows yours.")
             files = prepare(self._data, run)
@@ -149,12 +148,12 @@ class LiveSessions:
         else:
             files = {name: str(folder.path / "inputs" / file) for name, file in asked["files"].items()}
             about = {"files": files}
-        write_object(folder.path / LAUNCH_FILE, {**asked, **about})
+        write_child_file(folder.path / LAUNCH_FILE, {**asked, **about})
         return {"variables": self._secrets(folder), **machine_message(self._database, self._data)}
 
     def _secrets(self, folder: SessionFolder) -> dict[str, str]:
-        with self._database.read() as session:
-            return dict(self._vault.for_run(session, folder.asked["owner_id"], folder.asked.get("run_id") or ""))
+        with self._database.read() as db:
+            return dict(self._vault.for_run(db, folder.asked["owner_id"], folder.asked.get("run_id") or ""))
 
     def _make_room(self, folder: SessionFolder) -> None:
         """End the session that has been idle longest, if one may be ended; report what this one waits for."""
@@ -169,7 +168,7 @@ class LiveSessions:
             self._end(self.open[max(idle)[1]], "It was idle, and another needed its place. Open it again.")
         text = f"waiting for a place: {_most(folder)} sessions are open"
         if folder.note("child").get("phase") != text:
-            write_object(folder.path / CHILD_FILE, {"phase": text})
+            write_child_file(folder.path / CHILD_FILE, {"phase": text})
 
     def _rivals(self, folder: SessionFolder) -> list[LiveSession]:
         """The open sessions that count against the same limit."""
@@ -177,7 +176,7 @@ class LiveSessions:
 
     def _take_over(self, folder: SessionFolder) -> None:
         """The session of a dead runner: adopt its child, or see that nothing is left of it."""
-        about = read_object(folder.path / PROCESS_FILE)
+        about = read_child_file(folder.path / PROCESS_FILE)
         process, adopted = RunProcess.take_over(folder.path, about.get("pid"), about.get("started"))
         taken = self.open[folder.id] = LiveSession(folder, process)
         logger.info("%s: %s process %s", folder.id, "adopted" if adopted else "found no", process.pid)
@@ -229,8 +228,8 @@ class LiveSessions:
         (folder.path / live_sessions.SOCKET).unlink(missing_ok=True)
 
     def _is_gone(self, run_id: str) -> bool:
-        with self._database.read() as session:
-            return runs.get(session, run_id) is None
+        with self._database.read() as db:
+            return runs.get(db, run_id) is None
 
 
 def _is_model(folder: SessionFolder) -> bool:

@@ -20,13 +20,15 @@ from typing import Any, NamedTuple
 from benchmax.envs.remote.process_environment import PASSED_ON
 from benchmax.files.logs import open_log
 from benchmax.files.temp_dirs import remove_orphaned_dirs
-from benchmax.platform.runner.children.child_files import PROCESS_FILE, read_object, write_object
+from benchmax.platform.runner.children.child_files import PROCESS_FILE, read_child_file, write_child_file
 from benchmax.platform.runner.processes import process_ids, process_tags
 from benchmax.platform.runner.processes.parent_watch import Policy, fifo_path
 from benchmax.platform.runner.processes.process_ids import Process
 
 GRACE_SECONDS = 10.0
 """From SIGTERM to SIGKILL."""
+SETUP_SECONDS = 1_200.0
+"""A child that says nothing for so long while it prepares is hung: packages are installed, a model is fetched."""
 
 _PREFIXES = ("LC_", "CUDA_", "NVIDIA_", "OMP_", "GOMP_", "MKL_", "KMP_", "ONEDNN_", "PYTORCH_", "PIP_", "UV_")
 _NAMES = PASSED_ON | {
@@ -116,7 +118,7 @@ class RunProcess:
         """The child of a runner that died, and whether it was adopted. If not, it is only to be seen to its end."""
         pipe = _adopt(run_dir, pid, started)
         process = cls(run_dir, pid or 0, started or 0.0, pipe, None)
-        for first, *_, session, began in read_object(run_dir / PROCESS_FILE).get("family") or ():
+        for first, *_, session, began in read_child_file(run_dir / PROCESS_FILE).get("family") or ():
             process._family.add(Member(int(first), int(session), began))
         return process, pipe is not None
 
@@ -153,7 +155,7 @@ class RunProcess:
         self.look()
         if self.family != self._recorded:
             path = self.run_dir / PROCESS_FILE
-            write_object(path, read_object(path) | {"family": self.family})
+            write_child_file(path, read_child_file(path) | {"family": self.family})
             self._recorded = self.family
 
     def remains(self) -> list[Process]:

@@ -1,10 +1,31 @@
-"""Users, passwords, model endpoints, secrets and webhooks."""
+"""Users, API keys, passwords, model endpoints, secrets and webhooks."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
 from benchmax.platform.sdk.calls import Request, Row, as_object, delete, get, part_of_path, post, rows_in
+from benchmax.platform.wire.values import WEBHOOK_EVENTS
+
+
+def whoami() -> Request[Row]:
+    """Who you are to the platform, and your key's `scopes`."""
+    return get("/v1/whoami", as_object)
+
+
+def list_keys() -> Request[list[Row]]:
+    """Your API keys, never their text."""
+    return get("/v1/keys", rows_in("keys"))
+
+
+def create_key(name: str = "", *, scopes: Sequence[str] = ("read", "write"), days: float | None = None) -> Request[Row]:
+    """Make an API key that ends after so many days, or never; `key` is in this answer alone."""
+    return post("/v1/keys", {"name": name, "scopes": list(scopes), "days": days})
+
+
+def revoke_key(key_id: str) -> Request[Row]:
+    """Revoke an API key for good."""
+    return delete(f"/v1/keys/{part_of_path(key_id)}")
 
 
 def list_users() -> Request[list[Row]]:
@@ -67,7 +88,7 @@ def list_webhooks() -> Request[list[Row]]:
     return get("/v1/webhooks", rows_in("webhooks"))
 
 
-def create_webhook(url: str, *, events: Sequence[str] = ("run.ended", "run.alert")) -> Request[Row]:
+def create_webhook(url: str, *, events: Sequence[str] = WEBHOOK_EVENTS) -> Request[Row]:
     """Notify an address of alerts and ends of your runs; `secret`, which signs them, is in this answer alone."""
     return post("/v1/webhooks", {"url": url, "events": list(events)})
 

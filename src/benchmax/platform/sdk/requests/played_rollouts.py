@@ -23,12 +23,10 @@ from benchmax.platform.sdk.exceptions import (
     TrainerError,
 )
 from benchmax.platform.wire.rollout_requests import DEFAULT_MODEL
+from benchmax.platform.wire.values import LAST_EVENTS, LAST_GROUP_EVENTS
 
 if TYPE_CHECKING:
     from benchmax.platform.sdk.transport import Exchange
-
-_FINAL_EVENTS = frozenset({"rollout_completed", "worker_error", "error", "cancelled"})
-_FINAL_GROUP_EVENTS = frozenset({"batch_completed", "error", "cancelled"})
 
 
 @dataclass(slots=True)
@@ -90,8 +88,8 @@ async def stream_rollout(
             "max_completion_tokens": max_completion_tokens,
         },
     }
-    events = await _collect(exchange, "/v1/rollout/stream", body, _FINAL_EVENTS)
-    if not events or events[-1]["event"] not in _FINAL_EVENTS:
+    events = await _collect(exchange, "/v1/rollout/stream", body, LAST_EVENTS)
+    if not events or events[-1]["event"] not in LAST_EVENTS:
         raise RolloutStreamError("The stream ended before the rollout did. Try again.")
     rewards = [event["rewards"] for event in events if event["event"] == "reward"]
     result = {"rewards": rewards[-1] if rewards else {}} | events[-1] | {"example_index": example_index}
@@ -127,7 +125,7 @@ async def run_group(
         "llm": await _llm(exchange, llm_base_url, llm_model, llm_api_key, llm_api_version),
         "options": {"max_turns": max_turns, "max_tool_calls": max_tool_calls, "samples_per_example": samples},
     }
-    events = await _collect(exchange, "/v1/rollout/batch/stream", body, _FINAL_GROUP_EVENTS)
+    events = await _collect(exchange, "/v1/rollout/batch/stream", body, LAST_GROUP_EVENTS)
     last = events[-1] if events else {"event": ""}
     if last["event"] in ("error", "cancelled"):
         raise PlatformRolloutError(f"The group was not played: {last.get('error') or last['event']}.")

@@ -9,10 +9,13 @@ from typing import TYPE_CHECKING, Any
 from benchmax import config, retries
 from benchmax.platform.sdk.calls import EventStream, Request, Row, as_object, delete, get, post, rows_in, run_path
 from benchmax.platform.sdk.exceptions import TrainerError
+from benchmax.platform.wire import values
 
 if TYPE_CHECKING:
     from benchmax.platform.sdk.transport import Exchange
 
+ENDED = frozenset[str](values.ENDED | {"out_of_credits", "billing_error"})
+"""Statuses that a run does not leave by itself, those of the hosted platform among them."""
 PAGE = 1000
 """The most rows a server returns at once."""
 _FEED_TRIES = 6
@@ -168,50 +171,13 @@ def rescore_run(run_id: str, *, environment: str | None = None, name: str = "") 
     return post(run_path(run_id, "rescore"), {"environment": environment, "name": name})
 
 
-def get_comparison(
-    run_id: str,
-    external_eval_id: str | None = None,
-    *,
-    other_run_id: str | None = None,
-    page: int = 1,
-    limit: int = 50,
-) -> Request[Row]:
-    """`{modelGroups, compGroups, total}`: the run's latest eval beside another model's, or another run's latest."""
-    query = {"externalEvalId": external_eval_id, "otherRunId": other_run_id, "page": page, "limit": limit}
-    return get(run_path(run_id, "rollouts/comparison"), as_object, **query)
-
-
-async def get_whole_comparison(
-    exchange: Exchange, run_id: str, external_eval_id: str | None = None, *, other_run_id: str | None = None
-) -> Row:
-    """The same with every example, as one page."""
-    whole: Row = {"modelGroups": [], "compGroups": [], "page": 1, "limit": PAGE, "total": 1}
-    page = 1
-    while (page - 1) * PAGE < whole["total"]:
-        asked = get_comparison(run_id, external_eval_id, other_run_id=other_run_id, page=page, limit=PAGE)
-        found = await exchange.ask(asked)
-        whole["modelGroups"] += found["modelGroups"]
-        whole["compGroups"] += found["compGroups"]
-        whole["total"] = found["total"]
-        page += 1
-    return whole | {"limit": max(PAGE, whole["total"])}
-
-
-def get_comparison_summary(
-    run_id: str, external_eval_id: str | None = None, *, other_run_id: str | None = None
-) -> Request[Row]:
-    """`{n, components}`: the run's latest eval against another's, each component paired by example."""
-    query = {"externalEvalId": external_eval_id, "otherRunId": other_run_id}
-    return get(run_path(run_id, "rollouts/comparison/summary"), as_object, **query)
-
-
 async def metric_rows(exchange: Exchange, run_id: str, mode: str | None = None) -> list[Row]:
     """One row for each mode and step, with each metric under its name."""
     found: dict[tuple[str, int], Row] = {}
     modes = [mode] if mode else (await exchange.ask(get_run_details(run_id)))["modes"]
     for each in modes:
-        for name, values in (await exchange.ask(get_run_scalars(run_id, each))).items():
-            for value in values:
-                step = value["step"]
-                found.setdefault((each, step), {"mode": each, "step": step})[name] = value["value"]
+        for name, points in (await exchange.ask(get_run_scalars(run_id, each))).items():
+            for point in points:
+                step = point["step"]
+                found.setdefault((each, step), {"mode": each, "step": step})[name] = point["value"]
     return [found[key] for key in sorted(found)]

@@ -1,4 +1,4 @@
-"""Uploading files: an address for each try, and the file sent there."""
+"""Uploaded files, and uploading them: an address for each try, and the file sent there."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import IO, TYPE_CHECKING
 
 from benchmax.envs.datasets.readers import FORMATS
 from benchmax.errors import UsageError
-from benchmax.platform.sdk.calls import Row, as_object, get
+from benchmax.platform.sdk.calls import Request, Row, as_object, get, rows_in
 from benchmax.platform.sdk.exceptions import TrainerError
 
 if TYPE_CHECKING:
@@ -26,6 +26,11 @@ MIME_TYPES = {
 """Files that can be uploaded."""
 _TRIES = 3
 _RETRIED_STATUSES = (None, 408, 502, 503, 504)
+
+
+def list_files(prefix: str = "") -> Request[list[Row]]:
+    """Uploads whose path begins so, with size and SHA-256."""
+    return get("/v1/storage/files", rows_in("files"), prefix=prefix)
 
 
 async def upload_file(

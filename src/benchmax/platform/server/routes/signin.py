@@ -22,10 +22,10 @@ from benchmax.platform.store.accounts import audit, users
 from benchmax.platform.store.tables import ApiKey
 from benchmax.platform.wire import accounts as wire
 from benchmax.platform.wire.base import Success
+from benchmax.platform.wire.values import DEVICE_GRANT, SCOPES
 
 router = Router(tags=["sign-in"])
 
-DEVICE_GRANT = "urn:ietf:params:oauth:grant-type:device_code"
 DEVICE_DAYS = 90
 _NO_DEVICE = "No device waits with this code. Check it; a code works for 30 minutes."
 _PAGE = """<!doctype html><html lang="en"><meta charset="utf-8"><title>Sign in to benchmax</title>
@@ -171,7 +171,7 @@ def device_token(request: Request, services: Services, body: wire.DeviceTokenReq
             db,
             found.user_id,
             name=f"device {found.user_code}",
-            scopes=users.SCOPES if parent is None else parent.scopes,
+            scopes=SCOPES if parent is None else parent.scopes,
             days=DEVICE_DAYS,
             parent=parent,
         )

@@ -14,6 +14,7 @@ from benchmax.platform.store.accounts import user_admin, users
 from benchmax.platform.store.tables import ApiKey, User
 from benchmax.platform.wire.accounts import UserInfo, UserList, UserRequest
 from benchmax.platform.wire.base import Success
+from benchmax.platform.wire.values import SCOPES
 
 router = Router(prefix="/v1/users", tags=["users"])
 
@@ -59,7 +60,7 @@ def delete_user(services: Services, caller: Caller, user_id: Id) -> Success:
 def _administrator(caller: Principal) -> None:
     if caller.role != "admin":
         raise Refused(404, _NOT_THERE)
-    if beyond := set(users.SCOPES) - caller.scopes:  # a new user has every scope: so must the caller
+    if beyond := set(SCOPES) - caller.scopes:  # a new user has every scope: so must the caller
         raise Refused(403, f"Making a user needs a key that has the scope {', '.join(sorted(beyond))} too.")
 
 

@@ -21,6 +21,7 @@ from benchmax.platform.server.services.model_sessions import ModelSessions
 from benchmax.platform.store.accounts import audit, users
 from benchmax.platform.store.database import Database
 from benchmax.platform.store.tables import ApiKey, User
+from benchmax.platform.wire.values import SCOPES
 
 COOKIE = "benchmax_session"
 SESSION_PATHS = "/v1/sessions/"
@@ -104,7 +105,7 @@ def _by_login(database: Database, token: str, address: str, note_use: bool) -> P
     opened, user = found
     if note_use and users.login_needs_touch(opened):
         last_uses.note(database, opened.digest, lambda db: users.touch_login(db, opened))
-    return Principal.of(user, users.SCOPES, "session", address)
+    return Principal.of(user, SCOPES, "session", address)
 
 
 def _by_session_key(

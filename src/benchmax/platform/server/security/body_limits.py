@@ -27,7 +27,7 @@ SLOWEST_RATE = 1024.0
 """Bytes a second, of a file that is uploaded, after the first minute."""
 
 
-class Bodies:
+class BodyBudget:
     """What all requests hold, and how fast it comes."""
 
     def __init__(self) -> None:
@@ -42,12 +42,12 @@ class Bodies:
             await asyncio.sleep(early)
 
 
-class Body:
+class LimitedBody:
     """One request's body, as it is received."""
 
-    def __init__(self, receive: Receive, bodies: Bodies, *, most: int, stored: bool, idle_seconds: float) -> None:
+    def __init__(self, receive: Receive, budget: BodyBudget, *, most: int, stored: bool, idle_seconds: float) -> None:
         self._receive = receive
-        self._bodies = bodies
+        self._budget = budget
         self._most = most
         self._idle_seconds = idle_seconds
         self._count = None if stored else json_size.Count()
@@ -67,13 +67,13 @@ class Body:
         self._complete = message["type"] != "http.request" or not message.get("more_body", False)
         piece = message.get("body", b"")
         self._take(piece)
-        await self._bodies.take_turn(len(piece), FASTEST_FILES if self._count is None else FASTEST_RATE)
+        await self._budget.take_turn(len(piece), FASTEST_FILES if self._count is None else FASTEST_RATE)
         return message
 
     def end(self) -> None:
         """Release what it held."""
         if self._count is not None:
-            self._bodies.held -= self._taken
+            self._budget.held -= self._taken
             self._taken = 0
 
     def _seconds_left(self) -> float:
@@ -87,14 +87,14 @@ class Body:
     def _take(self, piece: bytes) -> None:
         self._taken += len(piece)
         if self._count is not None:
-            self._bodies.held += len(piece)
+            self._budget.held += len(piece)
         if self._taken > self._most:
             raise too_large(self._most)
         if self._count is None:
             return
         if self._count.add(piece):
             raise Refused(413, "The body holds too many values. Send it in parts, or upload a file of JSON lines.")
-        if self._bodies.held > HELD_BYTES:
+        if self._budget.held > HELD_BYTES:
             raise Refused(503, "The server is receiving other large bodies. Try again.", Retry_After="5")
 
 

@@ -113,7 +113,7 @@ class GuardedProtocol(H11Protocol):
             self.transport.abort()
 
 
-class FewLines(logging.Filter):
+class LogRateLimit(logging.Filter):
     """Lets so many lines a minute through: what strangers can provoke must not fill the disk."""
 
     def __init__(self) -> None:
@@ -136,7 +136,7 @@ def prepare_process() -> None:
     if soft != resource.RLIM_INFINITY and soft < wanted:
         resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
     for name in ("uvicorn.error", "asyncio"):
-        logging.getLogger(name).addFilter(FewLines())
+        logging.getLogger(name).addFilter(LogRateLimit())
 
 
 def options() -> dict[str, Any]:

@@ -10,9 +10,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 from contextlib import AbstractContextManager, ExitStack, nullcontext
-from functools import lru_cache
 from typing import TYPE_CHECKING
-from urllib.parse import urlsplit
 
 from sqlalchemy.exc import SQLAlchemyError
 from starlette.concurrency import run_in_threadpool
@@ -20,11 +18,12 @@ from starlette.datastructures import Headers
 from starlette.exceptions import HTTPException
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from benchmax.net.origins import host_name
 from benchmax.net.sse import MEDIA_TYPE
 from benchmax.platform.server.error_responses import Refused, problem, unexpected
 from benchmax.platform.server.security.authentication import Principal, authenticate, cookie_token
-from benchmax.platform.server.security.body_limits import OPEN_BYTES, Bodies, Body, is_hang_up, too_large
-from benchmax.platform.server.security.rate_limits import Places
+from benchmax.platform.server.security.body_limits import OPEN_BYTES, BodyBudget, LimitedBody, is_hang_up, too_large
+from benchmax.platform.server.security.rate_limits import ConcurrencyLimit
 from benchmax.platform.server.security.run_access import find_readable
 from benchmax.platform.server.security.scopes import SAFE_METHODS, Level, check_scope
 from benchmax.platform.server.security.stream_watch import StreamWatch
@@ -58,8 +57,8 @@ class Guard:
         self._app = app
         self._services = services
         self._streams = StreamWatch()
-        self._bodies = Bodies()
-        self._feeds = Places()
+        self._budget = BodyBudget()
+        self._feeds = ConcurrencyLimit()
         self._opening = asyncio.Semaphore(OPENING)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -92,24 +91,24 @@ class Guard:
 
     async def _with_body(self, scope: Scope, headers: Headers, receive: Receive, answer: _Answer, most: int) -> None:
         if headers.get("content-length", "0") == "0" and "transfer-encoding" not in headers:
-            await self._with_place(scope, headers, receive, answer)
+            await self._within_feed_limit(scope, headers, receive, answer)
             return
         idle = self._services.settings.idle_seconds
-        body = Body(receive, self._bodies, most=most, stored=_is_stored(scope), idle_seconds=idle)
+        body = LimitedBody(receive, self._budget, most=most, stored=_is_stored(scope), idle_seconds=idle)
         try:
-            await self._with_place(scope, headers, body.receive, answer)
+            await self._within_feed_limit(scope, headers, body.receive, answer)
         finally:
             body.end()
 
-    async def _with_place(self, scope: Scope, headers: Headers, receive: Receive, answer: _Answer) -> None:
-        with self._feed_place(scope) if _is_feed(scope) else nullcontext():
+    async def _within_feed_limit(self, scope: Scope, headers: Headers, receive: Receive, answer: _Answer) -> None:
+        with self._feed_limit(scope) if _is_feed(scope) else nullcontext():
             await self._serve(scope, headers, receive, answer)
 
-    def _feed_place(self, scope: Scope) -> AbstractContextManager[None]:
+    def _feed_limit(self, scope: Scope) -> AbstractContextManager[None]:
         principal: Principal | None = scope.get("principal")
         who = f"user {principal.user_id}" if principal else f"address {client_address(scope)}"
         words = f"You have {MOST_STREAMS} live feeds open. Close some first."
-        return self._feeds.place(who, MOST_STREAMS, words, seconds=30)
+        return self._feeds.hold(who, MOST_STREAMS, words, seconds=30)
 
     async def _serve(self, scope: Scope, headers: Headers, receive: Receive, answer: _Answer) -> None:
         """Answer; a live stream only for as long as its reader may read."""
@@ -211,19 +210,8 @@ def check_host(headers: Headers, path: str, settings: ServerSettings) -> None:
     given = headers.getlist("host")
     if len(given) != 1 or not path.startswith("/"):
         raise Refused(400, "Send exactly one Host header and a path that begins with /.")
-    if _host_name(given[0]) not in settings.hosts:
+    if host_name(given[0]) not in settings.hosts:
         raise Refused(421, "This server does not answer to that Host. Use the address that `benchmax status` shows.")
-
-
-@lru_cache(maxsize=64)
-def _host_name(host: str) -> str | None:
-    """The name in a Host header, without its port; None where it has anything else in it."""
-    try:
-        parts = urlsplit(f"//{host}")
-        name, _ = (parts.hostname or "").lower(), parts.port
-    except ValueError:
-        return None
-    return name if parts.netloc == host and "@" not in host and not parts.path else None
 
 
 def check_length(headers: Headers, most: int) -> None:

@@ -11,14 +11,14 @@ from contextlib import contextmanager
 from benchmax.platform.server.error_responses import Refused
 
 
-class Places:
+class ConcurrencyLimit:
     """How many things of one caller go on at the same time, in one event loop."""
 
     def __init__(self) -> None:
         self._taken: Counter[str] = Counter()
 
     @contextmanager
-    def place(self, who: str, most: int, words: str, seconds: int) -> Iterator[None]:
+    def hold(self, who: str, most: int, words: str, seconds: int) -> Iterator[None]:
         """Count one thing for as long as the block lasts; Refused (429), for some seconds, when there are `most`."""
         if self._taken[who] >= most:
             raise Refused(429, words, Retry_After=str(seconds))

@@ -20,7 +20,6 @@ from typing import Any
 
 from sqlalchemy.orm import Session
 
-from benchmax import limits
 from benchmax.bundle.errors import BundlingError
 from benchmax.bundle.metadata import BundleMetadata
 from benchmax.envs.base_env import BaseEnv, overrides
@@ -28,6 +27,7 @@ from benchmax.envs.catalogue import LISTINGS, environments, is_added, is_named, 
 from benchmax.envs.loading import load_env_class, own_rows
 from benchmax.errors import BenchmaxError, NotFoundError, UsageError
 from benchmax.platform.server.services.datasets import dataset_files
+from benchmax.platform.server.services.runs.launch_checks import INSPECTED_BYTES
 from benchmax.platform.store.tables import Run
 from benchmax.platform.store.uploads import uploads
 from benchmax.platform.store.uploads.blobs import BlobStore
@@ -38,7 +38,6 @@ logger = logging.getLogger(__name__)
 
 SHOWN_BYTES = 200 * 1024
 """Of one source file."""
-_INSPECTED_BYTES = 16 * limits.MIB
 _PATH_WORDS = {",": ".and.", "=": ".by.", "/": ".of."}
 """What stands for the signs of `math=2,reasoning/leg_counting` in the paths of uploads."""
 NOT_THERE = "You have no such environment. `list_environments` shows them."
@@ -154,7 +153,7 @@ def _inspected(path: Path, manifest: BundleMetadata) -> dict[str, Any]:
 
     unread: dict[str, Any] = {"imports": [], "suspicious": []}
     try:
-        if path.stat().st_size > _INSPECTED_BYTES:
+        if path.stat().st_size > INSPECTED_BYTES:
             return unread | {"problems": ["The bundle is too large to be looked into here."]}
         pickled = path.read_bytes()
     except OSError:

@@ -48,7 +48,7 @@ class SessionBroken(BenchmaxError):
         """Whether an event had come before."""
 
 
-class LiveSessions:
+class LiveSessionClient:
     """Opens live sessions, and finds those that can be used again."""
 
     def __init__(self, data: DataDir) -> None:

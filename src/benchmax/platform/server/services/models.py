@@ -10,7 +10,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any
-from urllib.parse import urlsplit
 
 from sqlalchemy import select
 from sqlalchemy.orm import Session
@@ -18,6 +17,7 @@ from sqlalchemy.orm import Session
 from benchmax.config import base_domain
 from benchmax.errors import NotFoundError, UsageError, did_you_mean
 from benchmax.models.address_rules import AddressRules, check_literal
+from benchmax.net.origins import origin
 from benchmax.platform.server.error_responses import required
 from benchmax.platform.server.server_services import Services
 from benchmax.platform.server.services.live_sessions import reach_of
@@ -29,7 +29,6 @@ from benchmax.platform.wire.rollout_requests import DEFAULT_MODEL, RolloutLlm
 DEFAULT_ENDPOINT = "default"
 """An endpoint of this name stands for every model the platform does not have."""
 PUBLISHED_DOMAIN = "castform.com"
-_PORTS = {"http": 80, "https": 443}
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,13 +100,13 @@ def own_endpoint(db: Session, user_id: str, endpoint_id: str) -> Endpoint:
 def is_hosted(url: str) -> bool:
     """Whether an address is the hosted service's, which clients name by default."""
     domains = (PUBLISHED_DOMAIN, base_domain())
-    return _place(url)[0] in {f"{name}.{domain}" for name in ("llm", "api") for domain in domains}
+    return origin(url).host in {f"{name}.{domain}" for name in ("llm", "api") for domain in domains}
 
 
 def is_here(settings: ServerSettings, url: str) -> bool:
     """Whether an address is this server's own."""
     own = {(host, settings.port) for host in settings.hosts}
-    return _place(url) in own | ({_place(settings.public_url)} if settings.public_url else set())
+    return origin(url)[1:] in own | ({origin(settings.public_url)[1:]} if settings.public_url else set())
 
 
 def check_elsewhere(settings: ServerSettings, url: str, advice: str) -> None:
@@ -115,15 +114,6 @@ def check_elsewhere(settings: ServerSettings, url: str, advice: str) -> None:
     check_literal(url, AddressRules.of(reach_of(settings)))
     if is_here(settings, url):
         raise UsageError(f"This is the platform's own address. {advice}")
-
-
-def _place(url: str) -> tuple[str, int]:
-    """Host and port; empty for what is not an address."""
-    try:
-        parts = urlsplit(url)
-        return (parts.hostname or "").lower(), parts.port or _PORTS.get(parts.scheme, 0)
-    except ValueError:
-        return "", 0
 
 
 def _endpoint(endpoints: Sequence[Endpoint], asked: str) -> Endpoint | None:

@@ -18,8 +18,9 @@ from benchmax.net.sse import ALIVE, encoded_event
 from benchmax.platform.server.services.shapes import shape
 from benchmax.platform.store.database import Database
 from benchmax.platform.store.runs import events, runs
-from benchmax.platform.store.tables import TERMINAL, Event
+from benchmax.platform.store.tables import Event
 from benchmax.platform.wire.runs import RunEvent
+from benchmax.platform.wire.values import ENDED
 
 POLL_SECONDS = 0.25
 ALIVE_SECONDS = 15.0
@@ -148,4 +149,4 @@ class Feeds:
         with self._database.read() as db:
             run = runs.get(db, run_id)
             found = [EncodedEvent.of(each) for each in events.after(db, run_id, last_id, _PAGE)]
-            return found, run is None or run.status in TERMINAL
+            return found, run is None or run.status in ENDED

@@ -21,6 +21,7 @@ COLUMNS = {
     "expires_at": ("expires",),
     "last_used_at": ("last_used",),
     "latest_activity_message": ("activity",),
+    "mode": ("split",),
     "prompt_message_id": ("example_id",),
     "rewards": ("components",),
     "status_reason": ("reason",),

@@ -16,11 +16,9 @@ from sqlalchemy.orm import Session
 from benchmax.errors import UsageError
 from benchmax.platform.store.statements import changed_rows, get_if, get_locked
 from benchmax.platform.store.tables import ApiKey, DeviceCode, Login, LoginFailure, LoginLink, Upload, User
+from benchmax.platform.wire.values import SCOPES
 
 Token = TypeVar("Token", DeviceCode, Login, LoginLink, Upload)
-
-SCOPES = ("read", "write", "admin")
-"""What a key may do: look; launch, upload, change and delete; manage keys, secrets and the audit log."""
 
 LINK_SECONDS = 15 * 60.0
 LOGIN_SECONDS = 7 * 86_400.0

@@ -24,8 +24,6 @@ from benchmax.platform.store.statements import changed_rows, get_if
 from benchmax.platform.store.tables import Delivery, Run, Webhook
 
 ENDED, ALERT, TEST = "run.ended", "run.alert", "test"
-EVENTS = (ENDED, ALERT)
-"""Events of a webhook."""
 PAUSES = (10.0, 60.0, 300.0, 1_800.0, 7_200.0)
 """Seconds after each attempt that failed, before the next."""
 LEASE_SECONDS = 60.0

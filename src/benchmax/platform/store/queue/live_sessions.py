@@ -23,7 +23,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, Literal
 
-from benchmax.files.atomic import read_object, write_text
+from benchmax.files.atomic import TEMPORARY, read_object, replacing_folder, write_text
 from benchmax.platform.store.datadir import DataDir
 from benchmax.platform.store.uploads.blobs import link_or_copy
 
@@ -91,23 +91,17 @@ class SessionFolder:
 
 def create(data: DataDir, asked: Mapping[str, Any], inputs: Mapping[str, Path | bytes] | None = None) -> SessionFolder:
     """Ask for a live session. Its folder appears whole."""
-    root = _root(data)
-    name = f"ses_{secrets.token_hex(16)}"
-    temporary = root / f".tmp-{name}"
-    (temporary / "inputs").mkdir(parents=True, mode=0o700)
-    try:
+    path = _root(data) / f"ses_{secrets.token_hex(16)}"
+    with replacing_folder(path) as folder:
+        (folder / "inputs").mkdir(mode=0o700)
         for file, content in (inputs or {}).items():
-            target = temporary / "inputs" / file
+            target = folder / "inputs" / file
             if isinstance(content, bytes):
                 target.write_bytes(content)
             else:
                 link_or_copy(content, target)
-        write_text(temporary / "session.json", json.dumps({**asked, "created": time.time()}), private=True)
-        temporary.rename(root / name)
-    except BaseException:
-        shutil.rmtree(temporary, ignore_errors=True)
-        raise
-    return SessionFolder(root / name)
+        write_text(folder / "session.json", json.dumps({**asked, "created": time.time()}), private=True)
+    return SessionFolder(path)
 
 
 def find(data: DataDir, session_id: str, owner_id: str) -> SessionFolder | None:
@@ -133,7 +127,7 @@ def sweep(data: DataDir, ended_before: float) -> None:
     for folder in every(data):
         if folder.note("ended").get("time", ended_before) < ended_before:
             shutil.rmtree(folder.path, ignore_errors=True)
-    for path in _root(data).glob(".tmp-*"):
+    for path in _root(data).glob(f"{TEMPORARY}*"):
         with suppress(FileNotFoundError):
             if path.stat().st_mtime < time.time() - 3600:
                 shutil.rmtree(path, ignore_errors=True)

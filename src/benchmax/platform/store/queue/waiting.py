@@ -9,7 +9,8 @@ from sqlalchemy import exists, func, select, update
 from sqlalchemy.orm import Session
 
 from benchmax.platform.store.statements import changed_rows
-from benchmax.platform.store.tables import TERMINAL, Job, Run
+from benchmax.platform.store.tables import Job, Run
+from benchmax.platform.wire.values import ENDED
 
 _LAUNCH_SECONDS = 60.0
 
@@ -46,7 +47,7 @@ def without_job(db: Session) -> list[str]:
     """Runs that have not ended, have no job to finish them, and are not just being launched."""
     open_job = exists().where(Job.run_id == Run.id, Job.kind == "train", Job.state != "done")
     query = select(Run.id).where(
-        Run.status.not_in(TERMINAL), Run.deleted.is_(None), Run.updated < time.time() - _LAUNCH_SECONDS, ~open_job
+        Run.status.not_in(ENDED), Run.deleted.is_(None), Run.updated < time.time() - _LAUNCH_SECONDS, ~open_job
     )
     return list(db.scalars(query))
 

@@ -12,10 +12,10 @@ from benchmax.platform.store.runs.rollouts import at_latest_step
 from benchmax.platform.store.tables import RolloutRow
 
 
-def scores(db: Session, run_id: str, *, mode: str = "eval", eval_id: str = "") -> dict[str, list[dict[str, float]]]:
-    """The scored rollouts of a mode's latest step."""
+def scores(db: Session, run_id: str, *, split: str = "eval", eval_id: str = "") -> dict[str, list[dict[str, float]]]:
+    """The scored rollouts of a split's latest step."""
     columns = select(RolloutRow.example_id, RolloutRow.reward, RolloutRow.components)
-    query = columns.where(at_latest_step(db, run_id, mode, eval_id), RolloutRow.reward.is_not(None))
+    query = columns.where(at_latest_step(db, run_id, split, eval_id), RolloutRow.reward.is_not(None))
     found: dict[str, list[dict[str, float]]] = defaultdict(list)
     for example_id, reward, components in db.execute(query):
         assert reward is not None
@@ -24,7 +24,6 @@ def scores(db: Session, run_id: str, *, mode: str = "eval", eval_id: str = "") -
 
 
 def label(found: Difference) -> str:
-    """How the run did against the other model, as the console names it."""
-    if found.delta.n > 1 and found.verdict != "no clear difference":
-        return "outperformed" if found.verdict == "better" else "comparison leads"
-    return "closing in" if found.delta.mean < 0 else "no clear difference"
+    """The verdict on the run against the other model, in the words of published clients."""
+    unclear = "closing in" if found.delta.mean < 0 else found.verdict
+    return {"better": "outperformed", "worse": "comparison leads"}.get(found.verdict, unclear)

@@ -1,5 +1,5 @@
 """Evaluations outside training, of a run's checkpoint, its base model or another endpoint. Their rollouts have the
-mode `external-eval` and the eval's id."""
+split `external-eval` and the eval's id."""
 
 from __future__ import annotations
 
@@ -12,9 +12,10 @@ from sqlalchemy.orm import Session
 
 from benchmax.platform.store.runs import events, runs
 from benchmax.platform.store.statements import get_if, get_locked
-from benchmax.platform.store.tables import TERMINAL, Eval
+from benchmax.platform.store.tables import Eval
+from benchmax.platform.wire.values import ENDED, RunStatus
 
-MODE = "external-eval"
+SPLIT = "external-eval"
 
 
 def create(
@@ -41,7 +42,7 @@ def set_progress(
     db: Session,
     eval_id: str,
     *,
-    status: str | None = None,
+    status: RunStatus | None = None,
     reason: str = "",
     done: int | None = None,
     total: int | None = None,
@@ -49,13 +50,13 @@ def set_progress(
 ) -> None:
     """Set the eval's progress; an ended one stays as it is. A change of status is sent to the run's live readers."""
     row = get_locked(db, Eval, eval_id)
-    if row is None or row.status in TERMINAL:
+    if row is None or row.status in ENDED:
         return
     row.done = row.done if done is None else done
     row.total = row.total if total is None else total
     row.summary = row.summary if summary is None else dict(summary)
     if status and status != row.status:
         row.status, row.reason = status, reason
-        row.ended = time.time() if status in TERMINAL else None
+        row.ended = time.time() if status in ENDED else None
     data = {"id": eval_id, "status": row.status, "done": row.done, "total": row.total}
     events.append(db, row.run_id, "eval", category="feed", data=data)

@@ -17,9 +17,9 @@ TRAINER = "trainer."
 def clear(db: Session, run_id: str) -> None:
     """Forget all that was read from a run's directory; what the platform itself noted of the run stays."""
     # Evaluations outside training come from other files.
-    series = select(MetricName.id).where(MetricName.run_id == run_id, MetricName.mode != evals.MODE)
-    db.execute(delete(MetricValue).where(MetricValue.run_id == run_id, MetricValue.series_id.in_(series)))
-    db.execute(delete(MetricName).where(MetricName.run_id == run_id, MetricName.mode != evals.MODE))
+    metrics = select(MetricName.id).where(MetricName.run_id == run_id, MetricName.split != evals.SPLIT)
+    db.execute(delete(MetricValue).where(MetricValue.run_id == run_id, MetricValue.metric_id.in_(metrics)))
+    db.execute(delete(MetricName).where(MetricName.run_id == run_id, MetricName.split != evals.SPLIT))
     rollouts.drop(db, run_id, RolloutRow.eval_id == "")
     db.execute(delete(Cursor).where(Cursor.run_id == run_id, ~Cursor.file.startswith(EVALS, autoescape=True)))
     from_files = or_(Event.kind.startswith(TRAINER, autoescape=True), Event.category == "feed")

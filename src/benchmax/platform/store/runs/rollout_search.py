@@ -52,9 +52,9 @@ def steps(db: Session, run_id: str, **filters: Any) -> list[dict[str, Any]]:
     return [dict(row._mapping) for row in db.execute(query)]
 
 
-def facets(db: Session, run_id: str, mode: str, eval_id: str = "") -> tuple[list[str], list[str]]:
-    """The tools that were called and the ways rollouts ended, in this mode."""
-    scope = matching(run_id, mode=mode, eval_id=eval_id)
+def facets(db: Session, run_id: str, split: str, eval_id: str = "") -> tuple[list[str], list[str]]:
+    """The tools that were called and the ways rollouts ended, in this split."""
+    scope = matching(run_id, split=split, eval_id=eval_id)
     called = db.scalars(select(cast(RolloutRow.tools, Text)).where(scope).distinct().limit(_MOST_FACETS))
     tools = {name for names in called for name in json.loads(names)}
     ended = db.scalars(select(RolloutRow.termination).where(scope).distinct().limit(_MOST_FACETS))

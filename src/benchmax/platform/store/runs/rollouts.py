@@ -23,7 +23,7 @@ _MOST_CELLS = 20_000
 
 
 def row_of(
-    record: Mapping[str, Any], *, file: str, offset: int, length: int, mode: str | None = None, eval_id: str = ""
+    record: Mapping[str, Any], *, file: str, offset: int, length: int, split: str | None = None, eval_id: str = ""
 ) -> dict[str, Any]:
     """The index columns of one line of a rollout file (a `Rollout.to_dict()`)."""
     usage = record.get("usage") or {}
@@ -32,7 +32,7 @@ def row_of(
     discarded = record.get("discarded")
     return {
         "id": clean(record["id"], 80),
-        "mode": clean(mode or record.get("split") or "eval", 40),
+        "split": clean(split or record.get("split") or "eval", 40),
         "eval_id": eval_id,
         "step": record.get("step") or 0,
         "example_id": clean(record["example_id"], 80),
@@ -122,7 +122,7 @@ def read_body(run_dir: Path, row: RolloutRow) -> dict[str, Any] | None:
 def matching(
     run_id: str,
     *,
-    mode: str,
+    split: str,
     eval_id: str = "",
     step: int | None = None,
     example_id: str | None = None,
@@ -135,7 +135,7 @@ def matching(
     component: str | None = None,
 ) -> ColumnElement[bool]:
     """What a list can filter on, as a condition; the bounds are of the reward, or of one `component` of it."""
-    wanted = [of_mode(run_id, mode, eval_id)]
+    wanted = [of_split(run_id, split, eval_id)]
     equal = ((RolloutRow.step, step), (RolloutRow.example_id, example_id), (RolloutRow.termination, termination))
     wanted += [column == value for column, value in equal if value is not None]
     if failed is not None:
@@ -182,10 +182,10 @@ def page(
 
 
 def summary(
-    db: Session, run_id: str, *, mode: str, eval_id: str = "", limit: int = 50, offset: int = 0
+    db: Session, run_id: str, *, split: str, eval_id: str = "", limit: int = 50, offset: int = 0
 ) -> list[dict[str, Any]]:
     """`{promptMessageId, promptText, rewardHistory[{step, meanReward}]}` for each example, in the order first seen."""
-    scope = of_mode(run_id, mode, eval_id)
+    scope = of_split(run_id, split, eval_id)
     first = func.min(RolloutRow.n)
     listed = select(RolloutRow.example_id, first).where(scope).group_by(RolloutRow.example_id).order_by(first)
     examples = db.execute(listed.limit(limit).offset(offset)).all()
@@ -206,17 +206,17 @@ def summary(
     ]
 
 
-def examples(db: Session, run_id: str, *, mode: str, eval_id: str = "", limit: int = 50, offset: int = 0) -> list[str]:
+def examples(db: Session, run_id: str, *, split: str, eval_id: str = "", limit: int = 50, offset: int = 0) -> list[str]:
     """Ids of the examples, in the order first seen."""
-    query = select(RolloutRow.example_id).where(of_mode(run_id, mode, eval_id)).group_by(RolloutRow.example_id)
+    query = select(RolloutRow.example_id).where(of_split(run_id, split, eval_id)).group_by(RolloutRow.example_id)
     return list(db.scalars(query.order_by(func.min(RolloutRow.n)).limit(limit).offset(offset)))
 
 
 def groups(
-    db: Session, run_id: str, example_ids: Sequence[str], *, mode: str, eval_id: str = ""
+    db: Session, run_id: str, example_ids: Sequence[str], *, split: str, eval_id: str = ""
 ) -> list[dict[str, Any]]:
-    """The rollouts of these examples at the mode's latest step, one group for each example that has some."""
-    latest = at_latest_step(db, run_id, mode, eval_id)
+    """The rollouts of these examples at the split's latest step, one group for each example that has some."""
+    latest = at_latest_step(db, run_id, split, eval_id)
     rows = db.scalars(
         select(RolloutRow).where(latest, RolloutRow.example_id.in_(example_ids)).order_by(RolloutRow.sample)
     )
@@ -246,16 +246,16 @@ def _means(rollouts: Iterable[Mapping[str, float]]) -> dict[str, float]:
     return {name: fmean(each) for name, each in sorted(values.items())}
 
 
-def count_examples(db: Session, run_id: str, *, mode: str, eval_id: str = "") -> int:
-    query = select(func.count(RolloutRow.example_id.distinct())).where(of_mode(run_id, mode, eval_id))
+def count_examples(db: Session, run_id: str, *, split: str, eval_id: str = "") -> int:
+    query = select(func.count(RolloutRow.example_id.distinct())).where(of_split(run_id, split, eval_id))
     return db.scalar(query) or 0
 
 
-def heatmap(db: Session, run_id: str, example_id: str, *, mode: str, eval_id: str = "") -> list[dict[str, Any]]:
+def heatmap(db: Session, run_id: str, example_id: str, *, split: str, eval_id: str = "") -> list[dict[str, Any]]:
     """`[{id, step, totalReward}]`: every rollout of one example."""
     query = (
         select(RolloutRow.id, RolloutRow.step, RolloutRow.reward, RolloutRow.sample)
-        .where(of_mode(run_id, mode, eval_id), RolloutRow.example_id == example_id)
+        .where(of_split(run_id, split, eval_id), RolloutRow.example_id == example_id)
         .order_by(RolloutRow.step, RolloutRow.sample)
         .limit(_MOST_CELLS)
     )
@@ -265,24 +265,24 @@ def heatmap(db: Session, run_id: str, example_id: str, *, mode: str, eval_id: st
     ]
 
 
-def mode_average(db: Session, run_id: str, *, mode: str, eval_id: str = "") -> dict[str, Any]:
+def split_average(db: Session, run_id: str, *, split: str, eval_id: str = "") -> dict[str, Any]:
     """`{avg, count, scored, latestStep, latestAvg}`; an average of nothing is None."""
-    scope = of_mode(run_id, mode, eval_id)
+    scope = of_split(run_id, split, eval_id)
     counts = select(func.avg(RolloutRow.reward), func.count(), func.count(RolloutRow.reward), func.max(RolloutRow.step))
     average, count, scored, step = db.execute(counts.where(scope)).one()
     latest = db.scalar(select(func.avg(RolloutRow.reward)).where(scope, RolloutRow.step == step))
     return {"avg": average, "count": count, "scored": scored, "latestStep": step, "latestAvg": latest}
 
 
-def component_averages(db: Session, run_id: str, *, mode: str, eval_id: str = "") -> dict[str, float] | None:
+def component_averages(db: Session, run_id: str, *, split: str, eval_id: str = "") -> dict[str, float] | None:
     """The mean of each reward component at the latest step; None when there is no step."""
-    found = db.scalars(select(RolloutRow.components).where(at_latest_step(db, run_id, mode, eval_id))).all()
+    found = db.scalars(select(RolloutRow.components).where(at_latest_step(db, run_id, split, eval_id))).all()
     return _means(found) if found else None
 
 
-def modes(db: Session, run_id: str) -> list[str]:
-    """Modes that have rollouts, in order."""
-    return list(db.scalars(_MODES, {"run_id": run_id}))
+def splits(db: Session, run_id: str) -> list[str]:
+    """Splits that have rollouts, in order."""
+    return list(db.scalars(_SPLITS, {"run_id": run_id}))
 
 
 def logs(db: Session, run_id: str, *, rollout_id: str | None = None, limit: int = 1000, after: int = 0) -> list[EnvLog]:
@@ -293,25 +293,25 @@ def logs(db: Session, run_id: str, *, rollout_id: str | None = None, limit: int 
     return list(db.scalars(query.order_by(EnvLog.id).limit(limit)))
 
 
-def _modes() -> Select[Any]:
-    """One seek in the index for each mode, where DISTINCT would read all rows of the run."""
-    least = select(func.min(RolloutRow.mode).label("mode")).where(RolloutRow.run_id == bindparam("run_id"))
+def _splits() -> Select[Any]:
+    """One seek in the index for each split, where DISTINCT would read all rows of the run."""
+    least = select(func.min(RolloutRow.split).label("split")).where(RolloutRow.run_id == bindparam("run_id"))
     found = least.cte("found", recursive=True)
-    after = least.where(RolloutRow.mode > found.c.mode).scalar_subquery()
-    found = found.union_all(select(after).where(found.c.mode.is_not(None)))
-    return select(found.c.mode).where(found.c.mode.is_not(None))
+    after = least.where(RolloutRow.split > found.c.split).scalar_subquery()
+    found = found.union_all(select(after).where(found.c.split.is_not(None)))
+    return select(found.c.split).where(found.c.split.is_not(None))
 
 
-_MODES = _modes()
+_SPLITS = _splits()
 
 
-def of_mode(run_id: str, mode: str, eval_id: str) -> ColumnElement[bool]:
-    return and_(RolloutRow.run_id == run_id, RolloutRow.mode == mode, RolloutRow.eval_id == eval_id)
+def of_split(run_id: str, split: str, eval_id: str) -> ColumnElement[bool]:
+    return and_(RolloutRow.run_id == run_id, RolloutRow.split == split, RolloutRow.eval_id == eval_id)
 
 
-def at_latest_step(db: Session, run_id: str, mode: str, eval_id: str) -> ColumnElement[bool]:
-    """The rollouts of the latest step of a mode, as a condition."""
-    scope = of_mode(run_id, mode, eval_id)
+def at_latest_step(db: Session, run_id: str, split: str, eval_id: str) -> ColumnElement[bool]:
+    """The rollouts of the latest step of a split, as a condition."""
+    scope = of_split(run_id, split, eval_id)
     step = db.scalar(select(func.max(RolloutRow.step)).where(scope))
     return and_(scope, RolloutRow.step == step)
 

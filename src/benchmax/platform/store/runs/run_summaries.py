@@ -53,14 +53,14 @@ class RunSummary:
 def of_runs(db: Session, run_ids: Sequence[str]) -> dict[str, RunSummary]:
     """Every run's summary, also of those without values."""
     found = {run_id: RunSummary() for run_id in run_ids}
-    for run_id, mode, name, *values in db.execute(_ENDS, {"run_ids": list(run_ids)}):
+    for run_id, split, name, *values in db.execute(_ENDS, {"run_ids": list(run_ids)}):
         if None in values:
             continue
         ends = End(*values[:3]), End(*values[3:])
         summary = found[run_id]
         if name == FAILED:
-            summary.failed = ends[1].value if mode == "train" else summary.failed
-        elif mode == "train":
+            summary.failed = ends[1].value if split == "train" else summary.failed
+        elif split == "train":
             summary.train = ends
         else:
             summary.eval = ends
@@ -69,7 +69,7 @@ def of_runs(db: Session, run_ids: Sequence[str]) -> dict[str, RunSummary]:
 
 def _end(column: InstrumentedAttribute[Any], last: bool) -> ScalarSelect[Any]:
     order = MetricValue.step.desc() if last else MetricValue.step
-    of_metric = select(column).where(MetricValue.run_id == MetricName.run_id, MetricValue.series_id == MetricName.id)
+    of_metric = select(column).where(MetricValue.run_id == MetricName.run_id, MetricValue.metric_id == MetricName.id)
     return of_metric.order_by(order).limit(1).correlate(MetricName).scalar_subquery()
 
 
@@ -79,9 +79,9 @@ def _ends() -> Select[Any]:
         for last in (False, True)
         for column in (MetricValue.step, MetricValue.value, MetricValue.time)
     ]
-    return select(MetricName.run_id, MetricName.mode, MetricName.name, *columns).where(
+    return select(MetricName.run_id, MetricName.split, MetricName.name, *columns).where(
         MetricName.run_id.in_(bindparam("run_ids", expanding=True)),
-        MetricName.mode.in_(["train", "eval"]),
+        MetricName.split.in_(["train", "eval"]),
         MetricName.name.in_([REWARD, FAILED]),
     )
 

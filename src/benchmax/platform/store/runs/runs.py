@@ -12,8 +12,9 @@ from sqlalchemy.orm import Session
 from benchmax.platform.store.accounts import webhooks
 from benchmax.platform.store.runs import events
 from benchmax.platform.store.statements import get_locked
-from benchmax.platform.store.tables import TERMINAL, Event, Run, Secret
+from benchmax.platform.store.tables import Event, Run, Secret
 from benchmax.platform.store.text import clean
+from benchmax.platform.wire.values import ENDED, RunStatus
 
 _BY_ID = select(Run).where(Run.id == bindparam("run_id"), Run.deleted.is_(None))  # asked with nearly every request
 
@@ -78,22 +79,22 @@ def of_owner(
     return [run for run in found if tag in run.tags][offset : offset + limit]
 
 
-def set_status(db: Session, run_id: str, status: str, reason: str = "", **data: Any) -> bool:
+def set_status(db: Session, run_id: str, status: RunStatus, reason: str = "", **data: Any) -> bool:
     """Move a run to another status, with an event `training.<status>`; False if it had ended already.
 
     A run that ended stays as it is: a late `active` of a dying child changes nothing. `reopen` is the way back.
     """
     run = get_locked(db, Run, run_id)
-    if run is None or run.status in TERMINAL or (run.status == status and run.reason == reason):
+    if run is None or run.status in ENDED or (run.status == status and run.reason == reason):
         return False
     now, reason = time.time(), clean(reason)
     run.status, run.reason, run.activity, run.updated = status, reason, reason or status, now
     if status == "active" and run.started is None:
         run.started = now - _worked_before(db, run_id)
-    if status in TERMINAL:
+    if status in ENDED:
         run.ended = now
     events.append(db, run_id, f"training.{status}", reason, data=data)
-    if status in TERMINAL:
+    if status in ENDED:
         webhooks.queue_end(db, run)
     return True
 
@@ -121,7 +122,7 @@ def add_errors(db: Session, run_id: str, count: int) -> None:
 def request_cancel(db: Session, run_id: str) -> bool:
     """Ask the runner to stop a run; False when it has ended or was asked before."""
     run = get_locked(db, Run, run_id)
-    if run is None or run.status in TERMINAL or run.cancel_requested is not None:
+    if run is None or run.status in ENDED or run.cancel_requested is not None:
         return False
     run.cancel_requested = run.updated = time.time()
     run.activity = "stopping"
@@ -135,7 +136,7 @@ def reopen(db: Session, run_id: str) -> bool:
     The time it stood still does not count: it starts anew, by as much earlier as it had worked before.
     """
     run = get_locked(db, Run, run_id)
-    if run is None or run.status not in TERMINAL:
+    if run is None or run.status not in ENDED:
         return False
     worked = 0.0 if run.started is None or run.ended is None else max(0.0, run.ended - run.started)
     run.status, run.reason, run.activity = "pending", WAITING, WAITING

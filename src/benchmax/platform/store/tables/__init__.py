@@ -18,7 +18,6 @@ from benchmax.platform.store.tables.accounts import (
 from benchmax.platform.store.tables.base import BIG, Base, new_id
 from benchmax.platform.store.tables.queue import Job, OneOffJob
 from benchmax.platform.store.tables.runs import (
-    TERMINAL,
     Cursor,
     EnvLog,
     Eval,
@@ -33,7 +32,6 @@ from benchmax.platform.store.tables.webhooks import Delivery, Webhook
 
 __all__ = [
     "BIG",
-    "TERMINAL",
     "ApiKey",
     "Audit",
     "Base",

@@ -44,6 +44,7 @@ class Job(Base):
 class OneOffJob(Base):
     """What a child process does once for a user, who polls until it is done: a doctor's report, an export."""
 
+    # The name of before, like its ids: databases that are there open as they are, and clients may hold an id.
     __tablename__ = "errands"
     id: Mapped[str] = mapped_column(String(40), primary_key=True, default=lambda: new_id("erd"))
     owner_id: Mapped[str] = owner_column()

@@ -9,9 +9,7 @@ from sqlalchemy import ForeignKey, Index, String, UniqueConstraint
 from sqlalchemy.orm import Mapped, mapped_column
 
 from benchmax.platform.store.tables.base import BIG, Base, new_id, owner_column, run_column
-
-TERMINAL = frozenset({"complete", "failed", "stalled", "cancelled"})
-"""Statuses a run does not leave by itself; the others are `pending` and `active`."""
+from benchmax.platform.wire.values import RunStatus
 
 
 class Run(Base):
@@ -21,7 +19,7 @@ class Run(Base):
     name: Mapped[str] = mapped_column(String(300))
     kind: Mapped[str] = mapped_column(String(40), default="simple")
     """The `training_run_type` asked for."""
-    status: Mapped[str] = mapped_column(String(20), default="pending")
+    status: Mapped[RunStatus] = mapped_column(String(20), default="pending")
     reason: Mapped[str] = mapped_column(default="")
     """Why it is in this status, as text."""
     activity: Mapped[str] = mapped_column(default="")
@@ -58,12 +56,12 @@ class Run(Base):
 
 
 class MetricName(Base):
-    __tablename__ = "series"
+    __tablename__ = "series"  # tables and columns have the names of before; the code says metric and split
     id: Mapped[int] = mapped_column(primary_key=True)
     run_id: Mapped[str] = run_column()
-    mode: Mapped[str] = mapped_column(String(40))
+    split: Mapped[str] = mapped_column("mode", String(40), key="split")
     name: Mapped[str] = mapped_column(String(300))
-    __table_args__ = (UniqueConstraint("run_id", "mode", "name"),)
+    __table_args__ = (UniqueConstraint("run_id", "split", "name"),)
 
 
 class MetricValue(Base):
@@ -71,7 +69,9 @@ class MetricValue(Base):
 
     __tablename__ = "points"
     run_id: Mapped[str] = mapped_column(String(40), ForeignKey("runs.id", ondelete="CASCADE"), primary_key=True)
-    series_id: Mapped[int] = mapped_column(ForeignKey("series.id", ondelete="CASCADE"), primary_key=True)
+    metric_id: Mapped[int] = mapped_column(
+        "series_id", ForeignKey("series.id", ondelete="CASCADE"), key="metric_id", primary_key=True
+    )
     step: Mapped[int] = mapped_column(primary_key=True)
     value: Mapped[float]
     time: Mapped[float]
@@ -85,7 +85,7 @@ class RolloutRow(Base):
     n: Mapped[int] = mapped_column(BIG, primary_key=True)
     run_id: Mapped[str] = run_column()
     id: Mapped[str] = mapped_column(String(80))
-    mode: Mapped[str] = mapped_column(String(40))
+    split: Mapped[str] = mapped_column("mode", String(40), key="split")
     eval_id: Mapped[str] = mapped_column(String(40), default="")
     """The external eval it belongs to, or empty."""
     step: Mapped[int]
@@ -111,8 +111,8 @@ class RolloutRow(Base):
     length: Mapped[int] = mapped_column(BIG)
     __table_args__ = (
         UniqueConstraint("run_id", "id"),
-        Index("ix_rollouts_chart", "run_id", "mode", "eval_id", "example_id", "step", "reward"),
-        Index("ix_rollouts_step", "run_id", "mode", "eval_id", "step"),
+        Index("ix_rollouts_chart", "run_id", "split", "eval_id", "example_id", "step", "reward"),
+        Index("ix_rollouts_step", "run_id", "split", "eval_id", "step"),
     )
 
 
@@ -163,7 +163,7 @@ class Eval(Base):
     name: Mapped[str] = mapped_column(String(200), default="")
     model: Mapped[str] = mapped_column(String(200))
     """`base`, `checkpoint:<name>` or `endpoint:<endpoint id>`."""
-    status: Mapped[str] = mapped_column(String(20), default="pending")
+    status: Mapped[RunStatus] = mapped_column(String(20), default="pending")
     reason: Mapped[str] = mapped_column(default="")
     done: Mapped[int] = mapped_column(default=0)
     total: Mapped[int] = mapped_column(default=0)

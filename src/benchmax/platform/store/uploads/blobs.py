@@ -21,7 +21,7 @@ from sqlalchemy import ColumnElement, select
 from sqlalchemy.orm import Session
 
 from benchmax.errors import UsageError
-from benchmax.files.atomic import replacing
+from benchmax.files.atomic import TEMPORARY, replacing
 from benchmax.platform.store.accounts.users import create_token, digest, works
 from benchmax.platform.store.statements import get_locked, upsert
 from benchmax.platform.store.tables import ApiKey, Blob, BlobPath, Upload, User
@@ -57,23 +57,16 @@ class BlobStore:
         """A place to write a new blob to, piece by piece."""
         return Incoming(self)
 
-    def lines(self, sha256: str) -> Iterator[bytes]:
-        """The non-blank lines of a blob, one at a time."""
-        with open(self.path(sha256), "rb") as file:
-            yield from (line for line in file if not line.isspace())
-
     def every(self) -> Iterator[tuple[str, float]]:
         """The SHA-256 of each blob, and when it was written."""
         for path in self.root.glob(f"[0-9a-f][0-9a-f]/{'[0-9a-f]' * 64}"):
             with suppress(FileNotFoundError):
                 yield path.name, path.stat().st_mtime
 
-    def sweep(self, older_than: float = 86_400.0) -> None:
-        """Remove what broken uploads left."""
-        for path in self.root.glob(".tmp-*"):
-            with suppress(FileNotFoundError):
-                if path.stat().st_mtime < time.time() - older_than:
-                    path.unlink()
+    def sweep(self) -> None:
+        """Remove what broken uploads left. Nobody may be uploading now."""
+        for path in self.root.glob(f"{TEMPORARY}*"):
+            path.unlink(missing_ok=True)
 
 
 class Incoming:
@@ -82,7 +75,7 @@ class Incoming:
     def __init__(self, store: BlobStore) -> None:
         self._store = store
         self._hash = hashlib.sha256()
-        self._path = store.root / f".tmp-{secrets.token_hex(8)}"
+        self._path = store.root / f"{TEMPORARY}{secrets.token_hex(8)}"
         self._file = open(self._path, "xb", opener=_private)  # noqa: SIM115 - closed by __exit__
         self.size = 0
 

@@ -9,8 +9,9 @@ from sqlalchemy import Text, cast, delete, exists, select
 from sqlalchemy.orm import Session
 
 from benchmax.platform.store.queue.one_off_jobs import UNFINISHED
-from benchmax.platform.store.tables import TERMINAL, Blob, BlobPath, Eval, OneOffJob, Run
+from benchmax.platform.store.tables import Blob, BlobPath, Eval, OneOffJob, Run
 from benchmax.platform.store.uploads.blobs import BlobStore
+from benchmax.platform.wire.values import ENDED
 
 _SETTLED_SECONDS = 60.0
 """A file younger than this may be about to get a name."""
@@ -36,7 +37,7 @@ def _is_needed(db: Session, sha256: str) -> bool:
         select(BlobPath.path).where(BlobPath.sha256 == sha256),
         select(Run.id).where(cast(Run.blobs, Text).contains(sha256)),
         select(OneOffJob.id).where(OneOffJob.status.in_(UNFINISHED), cast(OneOffJob.options, Text).contains(sha256)),
-        select(Eval.id).where(Eval.status.not_in(TERMINAL), cast(Eval.options, Text).contains(sha256)),
+        select(Eval.id).where(Eval.status.not_in(ENDED), cast(Eval.options, Text).contains(sha256)),
     )
     return any(db.scalars(use.limit(1)).first() is not None for use in uses)
 

@@ -60,7 +60,7 @@ def rescore(services: Services, run_id: RunId, caller: Caller, body: RescoreRequ
     body = body or RescoreRequest()
     with own_run(services, run_id, caller) as (db, run):
         _check_plays(run)
-        step = rollouts.mode_average(db, run.id, mode="eval")["latestStep"]
+        step = rollouts.split_average(db, run.id, split="eval")["latestStep"]
         if step is None:
             raise UsageError("The run has no evaluation yet. Wait for its first one.")
         options: dict[str, Any] = {"step": step}

@@ -25,11 +25,11 @@ _Reward = Annotated[float | None, Query(allow_inf_nan=False)]
 async def _scope(
     mode: Annotated[str, Query(max_length=40)] = "eval", external_eval_id: EvalId = None
 ) -> dict[str, str]:
-    return {"mode": evals.MODE, "eval_id": external_eval_id} if external_eval_id else {"mode": mode}
+    return {"split": evals.SPLIT, "eval_id": external_eval_id} if external_eval_id else {"split": mode}
 
 
 Scope = Annotated[dict[str, str], Depends(_scope)]
-"""Which rollouts of a run: an external eval has its own mode, whatever mode was named with it."""
+"""Which rollouts of a run. Clients call a split `mode`; an external eval has its own, whatever was named with it."""
 
 
 async def _wanted(

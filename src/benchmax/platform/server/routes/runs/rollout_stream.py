@@ -28,11 +28,9 @@ from benchmax.platform.server.threads import Router, read_file
 from benchmax.platform.store.uploads import blobs
 from benchmax.platform.store.uploads.uploads import manifest_bytes
 from benchmax.platform.wire.rollout_requests import BatchRequest, RolloutEnv, RolloutOptions, RolloutRequest
+from benchmax.platform.wire.values import LAST_EVENTS, LAST_GROUP_EVENTS
 
 router = Router(tags=["rollouts"])
-
-_LAST = frozenset({"rollout_completed", "worker_error", "error", "cancelled"})
-_BATCH_LAST = frozenset({"batch_completed", "error", "cancelled"})
 
 
 @router.post("/rollout/stream", response_class=StreamingResponse, include_in_schema=False)  # the oldest clients'
@@ -44,7 +42,7 @@ async def stream_rollout(services: Services, caller: Caller, body: RolloutReques
     rows = [body.raw_example if body.standardized_example is None else body.standardized_example]
     chosen = await run_in_threadpool(choose, services, caller.user_id, body.llm)
     request = _request(services, "rollout", rows, chosen, body.options, body.standardized_example is not None)
-    return await _play(services, caller, body.env, request, _LAST)
+    return await _play(services, caller, body.env, request, LAST_EVENTS)
 
 
 @router.post("/rollout/batch/stream", response_class=StreamingResponse, include_in_schema=False)
@@ -61,7 +59,7 @@ async def stream_batch(services: Services, caller: Caller, body: BatchRequest) -
     samples = body.group_size or body.options.samples_per_example
     workers = max(1, body.max_in_flight // samples) if body.max_in_flight else body.concurrent_workers
     request["options"] |= {"samples": samples, "workers": workers}
-    return await _play(services, caller, body.env, request, _BATCH_LAST)
+    return await _play(services, caller, body.env, request, LAST_GROUP_EVENTS)
 
 
 def _request(

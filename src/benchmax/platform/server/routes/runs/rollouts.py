@@ -52,7 +52,7 @@ def outline(run: VisibleRun, cached: Cached, wanted: Wanted) -> Response:
 
     def found(db: Session) -> wire.RolloutOutline:
         steps = [wire.StepOutline(**each) for each in rollout_search.steps(db, run.id, **wanted)]
-        tools, ended = rollout_search.facets(db, run.id, wanted["mode"], wanted.get("eval_id", ""))
+        tools, ended = rollout_search.facets(db, run.id, wanted["split"], wanted.get("eval_id", ""))
         return wire.RolloutOutline(steps=steps, tools=tools, terminations=ended)
 
     return cached(found)
@@ -101,7 +101,7 @@ def heatmap(
 @router.get("/mode-average", response_model=wire.ModeAverage, responses=UNCHANGED)
 def mode_average(run: VisibleRun, cached: Cached, scope: Scope) -> Response:
     """The mean reward of a mode; unscored rollouts are left out, not counted as 0."""
-    return cached(lambda db: _json(rollouts.mode_average(db, run.id, **scope)))
+    return cached(lambda db: _json(rollouts.split_average(db, run.id, **scope)))
 
 
 @router.get("/component-averages")
@@ -125,7 +125,7 @@ def comparison(
     with services.database.read() as db:
         other_id, theirs = _compared_with(db, run, caller, external_eval_id, other_run_id)
         examples = rollouts.examples(db, other_id, **theirs, limit=limit, offset=(page - 1) * limit)
-        ours = rollouts.groups(db, run.id, examples, mode="eval")
+        ours = rollouts.groups(db, run.id, examples, split="eval")
         compared = rollouts.groups(db, other_id, examples, **theirs)
         total = rollouts.count_examples(db, other_id, **theirs)
     return Comparison(
@@ -162,21 +162,21 @@ def _compared_with(
         raise UsageError("Name what to compare with: externalEvalId or otherRunId, one of them.")
     if eval_id is not None:
         required(evals.get(db, run.id, eval_id), "The run has no such eval. GET …/external-eval lists them.")
-        return run.id, {"mode": evals.MODE, "eval_id": eval_id}
+        return run.id, {"split": evals.SPLIT, "eval_id": eval_id}
     another = runs.visible(db, other_run_id or "", caller.user_id if caller else None)
-    return required(another, NOT_FOUND).id, {"mode": "eval"}
+    return required(another, NOT_FOUND).id, {"split": "eval"}
 
 
 def _compared(name: str, each: Difference) -> ComparedComponent:
-    known = each.delta.n > 1  # one example says nothing about the others
+    low, high = each.delta.bounds
     return ComparedComponent.model_validate(
         {
             "name": name,
             "ours": each.other,
             "other": each.base,
             "delta": each.delta.mean,
-            "ci_low": each.delta.low if known else None,
-            "ci_high": each.delta.high if known else None,
+            "ci_low": low,
+            "ci_high": high,
             "n": each.delta.n,
             "label": comparisons.label(each),
         }

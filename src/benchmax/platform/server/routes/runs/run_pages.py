@@ -21,6 +21,7 @@ from benchmax.platform.server.security.run_access import OwnedRun, VisibleRun
 from benchmax.platform.server.server_services import Services
 from benchmax.platform.server.services import catalogue
 from benchmax.platform.server.services.runs import run_logs
+from benchmax.platform.server.services.runs.forks import CONFIG_BYTES
 from benchmax.platform.server.services.runs.launch_checks import specs
 from benchmax.platform.server.services.runs.run_logs import Process, Wanted
 from benchmax.platform.server.services.runs.run_views import run_infos
@@ -43,7 +44,6 @@ _MOST_CURVES = 100
 _CURVE_POINTS = 32
 CurveIds = Annotated[str, Query(max_length=8_000, description="Ids with commas between, 100 at most.")]
 _SYSTEM_BYTES = 8 * 1024 * 1024
-_CONFIG_BYTES = 4 * 1024 * 1024
 
 
 @router.get("/runs.csv", response_class=StreamingResponse)
@@ -121,7 +121,7 @@ def get_config(services: Services, run: VisibleRun) -> wire.RunConfig:
         for name, value in run.args.items()
     ]
     try:
-        text = read_plain(services.data.run(run.id), "config.json", _CONFIG_BYTES).decode()
+        text = read_plain(services.data.run(run.id), "config.json", CONFIG_BYTES).decode()
         # Where things lie on the server is the server's own business.
         settings = clean_json(json.loads(text.replace(f"{services.data.root}/", "")))
     except (OSError, ValueError, RecursionError):

@@ -23,9 +23,10 @@ from benchmax.platform.server.services.shapes import shape
 from benchmax.platform.server.threads import Router
 from benchmax.platform.store.queue import jobs
 from benchmax.platform.store.runs import events, metrics, rollouts, runs
-from benchmax.platform.store.tables import TERMINAL, Run
+from benchmax.platform.store.tables import Run
 from benchmax.platform.wire import runs as wire
 from benchmax.platform.wire.base import Success
+from benchmax.platform.wire.values import ENDED
 
 router = Router(prefix="/v1/train/runs", tags=["runs"])
 
@@ -65,9 +66,9 @@ def get_run(services: Services, run: VisibleRun, caller: MaybeCaller, include_co
 def get_details(services: Services, run: VisibleRun, caller: MaybeCaller) -> wire.RunDetails:
     """One run, with its modes and the number of errors."""
     with services.database.read() as db:
-        modes = sorted({*metrics.modes(db, run.id), *rollouts.modes(db, run.id)})
+        splits = sorted({*metrics.splits(db, run.id), *rollouts.splits(db, run.id)})
         info = run_info(db, run, caller, services.data, config=True)
-    return wire.RunDetails(**dict(info), modes=modes, error_count=run.error_count)
+    return wire.RunDetails(**dict(info), modes=splits, error_count=run.error_count)
 
 
 @router.get("/{run_id}/events", response_model=wire.RunEvents, responses=UNCHANGED)
@@ -175,7 +176,7 @@ def delete_run(services: Services, run_id: RunId, caller: Caller) -> Success:
 def cancel_run(services: Services, run_id: RunId, caller: Caller) -> Success:
     """Ask a run to stop. One that waits ends at once; one that trains saves what it has first."""
     with own_run(services, run_id, caller) as (db, run):
-        if run.status in TERMINAL:
+        if run.status in ENDED:
             return Success(success=False, message=f"The run has already ended: {run.status}.")
         caller.note(db, "run.cancel", run.id)
         known = [job for job in jobs.of_run(db, run.id) if job.kind == "train"]

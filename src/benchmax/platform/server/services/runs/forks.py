@@ -15,7 +15,8 @@ from benchmax.errors import UsageError
 from benchmax.files.links import open_plain, read_plain
 
 PARENT = "parent"
-_CONFIG_BYTES = 4 * 1024 * 1024
+CONFIG_BYTES = 4 * 1024 * 1024
+"""Of the settings of a run; a larger file is none."""
 
 
 def link_parent(old: Path, new: Path, chosen: Path) -> None:
@@ -37,7 +38,7 @@ def link_parent(old: Path, new: Path, chosen: Path) -> None:
 
 def _copy_config(old: Path, parent: Path) -> None:
     """The old run's settings. If it was a fork too, the model it began with comes along."""
-    config = json.loads(read_plain(old, "config.json", _CONFIG_BYTES))
+    config = json.loads(read_plain(old, "config.json", CONFIG_BYTES))
     base = Path(config["model"]["name"])
     if base.is_absolute() and base.resolve().is_relative_to(old.resolve()) and base.is_dir():
         own = parent / "base" / base.name

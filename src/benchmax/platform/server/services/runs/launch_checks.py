@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from benchmax.bundle.metadata import BundleMetadata
 
 RUN_TYPES = ("simple", "simple-r5", "simple-cpu")
-_INSPECTED_BYTES = 16 * limits.MIB
+INSPECTED_BYTES = 16 * limits.MIB
 """A larger bundle is not inspected; its run fails with what is missing."""
 _OLDEST_MINOR = 11
 FINGERPRINT = "env_fingerprint"
@@ -88,7 +88,7 @@ class Assets:
         from benchmax.bundle import fingerprint
 
         pickled = self._store.path(self.blobs["env_cls_path"])
-        if pickled.stat().st_size > _INSPECTED_BYTES:
+        if pickled.stat().st_size > INSPECTED_BYTES:
             return self.blobs
         return {**self.blobs, FINGERPRINT: fingerprint(pickled.read_bytes())}
 
@@ -112,7 +112,7 @@ def row_reader(store: BlobStore, cls_sha256: str, metadata_sha256: str) -> str:
     from benchmax.bundle.metadata import BundleMetadata
 
     pickled, manifest = store.path(cls_sha256), store.path(metadata_sha256)
-    if max(pickled.stat().st_size, manifest.stat().st_size) > _INSPECTED_BYTES:
+    if max(pickled.stat().st_size, manifest.stat().st_size) > INSPECTED_BYTES:
         return OWN_CODE
     known = known_row_reader(pickled.read_bytes(), BundleMetadata.from_json_bytes(manifest_bytes(manifest)))
     return OWN_CODE if known is None else known
@@ -131,7 +131,7 @@ def check_bundle(pickled: Path | bytes, manifest: BundleMetadata) -> None:
             f"Python {HERE}, or install python{minor} on the server."
         )
     size = len(pickled) if isinstance(pickled, bytes) else pickled.stat().st_size
-    if size <= _INSPECTED_BYTES:
+    if size <= INSPECTED_BYTES:
         check_compatible(pickled if isinstance(pickled, bytes) else pickled.read_bytes(), manifest)
 
 

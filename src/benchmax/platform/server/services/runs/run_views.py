@@ -14,9 +14,10 @@ from benchmax.platform.server.services.shapes import shape
 from benchmax.platform.store.datadir import DataDir
 from benchmax.platform.store.runs import run_summaries
 from benchmax.platform.store.runs.run_summaries import RunSummary
-from benchmax.platform.store.tables import TERMINAL, Job, Run
+from benchmax.platform.store.tables import Job, Run
 from benchmax.platform.store.uploads.uploads import BUILT_IN_ENVS
 from benchmax.platform.wire.runs import RunInfo
+from benchmax.platform.wire.values import ENDED
 
 _WITH_JOB = select(Job.run_id).where(Job.run_id.in_(bindparam("ids", expanding=True))).distinct()
 
@@ -27,7 +28,7 @@ def run_info(db: Session, run: Run, caller: Principal | None, data: DataDir, *, 
 
 def latest_step(run: Run) -> int | None:
     """How far a run is; while it runs, including steps it repeats from a checkpoint."""
-    if run.status in TERMINAL or run.furthest_step is None:
+    if run.status in ENDED or run.furthest_step is None:
         return run.latest_step
     return max(run.furthest_step, run.latest_step or 0)
 
@@ -102,7 +103,7 @@ def _heartbeat(run: Run, data: DataDir) -> float | None:
     """When its process last reported; only a running one is looked up on disk."""
     if run.started is None and run.status != "active":
         return None
-    if run.status in TERMINAL:
+    if run.status in ENDED:
         return run.ended
     beats = []
     for name in ("status.json", "child.json"):

@@ -8,6 +8,8 @@ from alembic import op
 revision = "0002"
 down_revision = "0001"
 
+_FLOAT = sa.Float(precision=53)
+
 
 def upgrade() -> None:
     with op.batch_alter_table("runs") as batch:
@@ -18,28 +20,24 @@ def upgrade() -> None:
     with op.batch_alter_table("blobs") as batch:
         batch.add_column(sa.Column("rows", sa.Integer(), nullable=True))
     with op.batch_alter_table("users") as batch:
-        batch.add_column(sa.Column("deleted", sa.Float(precision=53), nullable=True))
+        batch.add_column(sa.Column("deleted", _FLOAT, nullable=True))
     with op.batch_alter_table("device_codes") as batch:
         batch.add_column(sa.Column("address", sa.String(length=80), nullable=False, server_default=""))
     with op.batch_alter_table("jobs") as batch:
         batch.alter_column("run_id", existing_type=sa.String(length=40), nullable=True)
     op.create_table(
         "errands",
-        sa.Column("id", sa.String(length=40), nullable=False),
-        sa.Column("owner_id", sa.String(length=40), nullable=False),
-        sa.Column("run_id", sa.String(length=40), nullable=True),
-        sa.Column("kind", sa.String(length=20), nullable=False),
-        sa.Column("subject", sa.String(length=200), nullable=False),
-        sa.Column("options", sa.JSON(), nullable=False),
-        sa.Column("status", sa.String(length=20), nullable=False),
-        sa.Column("reason", sa.Text(), nullable=False),
-        sa.Column("result", sa.JSON(), nullable=False),
-        sa.Column("created", sa.Float(precision=53), nullable=False),
-        sa.Column("ended", sa.Float(precision=53), nullable=True),
-        sa.ForeignKeyConstraint(["owner_id"], ["users.id"], name=op.f("fk_errands_owner_id"), ondelete="CASCADE"),
-        sa.ForeignKeyConstraint(["run_id"], ["runs.id"], name=op.f("fk_errands_run_id"), ondelete="CASCADE"),
-        sa.PrimaryKeyConstraint("id", name=op.f("pk_errands")),
+        sa.Column("id", sa.String(40), primary_key=True),
+        sa.Column("owner_id", sa.String(40), sa.ForeignKey("users.id", ondelete="CASCADE"), nullable=False),
+        sa.Column("run_id", sa.String(40), sa.ForeignKey("runs.id", ondelete="CASCADE")),
+        sa.Column("kind", sa.String(20), nullable=False),
+        sa.Column("subject", sa.String(200), nullable=False),
+        sa.Column("options", sa.JSON, nullable=False),
+        sa.Column("status", sa.String(20), nullable=False),
+        sa.Column("reason", sa.Text, nullable=False),
+        sa.Column("result", sa.JSON, nullable=False),
+        sa.Column("created", _FLOAT, nullable=False),
+        sa.Column("ended", _FLOAT),
     )
-    with op.batch_alter_table("errands") as batch:
-        batch.create_index(batch.f("ix_errands_owner_id_kind_subject"), ["owner_id", "kind", "subject"], unique=False)
-        batch.create_index(batch.f("ix_errands_run_id"), ["run_id"], unique=False)
+    op.create_index(op.f("ix_errands_owner_id_kind_subject"), "errands", ["owner_id", "kind", "subject"])
+    op.create_index(op.f("ix_errands_run_id"), "errands", ["run_id"])

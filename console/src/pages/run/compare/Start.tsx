@@ -1,8 +1,8 @@
 // Choose another model and play it on the run's held-out rows.
 import { useState } from "react";
-import { useEndpoints, useStartEval } from "../../api/evals";
-import { useCheckpoints, useMe } from "../../api/queries";
-import { Button, Card, ErrorNote, Field, format, Input, Link, Select } from "../../ui";
+import { useEndpoints, useStartEval } from "../../../api/evals";
+import { useCheckpoints, useMe } from "../../../api/queries";
+import { Button, Card, ErrorNote, Field, format, Input, Link, Select } from "../../../ui";
 import { modelName } from "./words";
 
 export function Start({ run, onStarted, first }: { run: string; onStarted: (id: string) => void; first: boolean }) {

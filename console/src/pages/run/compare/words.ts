@@ -1,13 +1,14 @@
 // What a comparison says, in words. "Ours" is the trained model.
-import type { Compared, EvalInfo } from "../../api/evals";
-import type { Tone } from "../../ui";
+import type { RunStatus } from "../../../api/client";
+import type { Compared, EvalInfo } from "../../../api/evals";
+import type { Tone } from "../../../ui";
 
-/** Better or worse only when the interval leaves zero out. */
+/** What the server decided: better or worse only when the interval leaves zero out. */
 export function verdict(each: Compared): { label: string; tone: Tone; hint: string } {
-  if (each.ciLow !== null && each.ciLow > 0) {
+  if (each.label === "outperformed") {
     return { label: "better", tone: "good", hint: "The whole interval is above zero." };
   }
-  if (each.ciHigh !== null && each.ciHigh < 0) {
+  if (each.label === "comparison leads") {
     return { label: "worse", tone: "bad", hint: "The whole interval is below zero." };
   }
   return {
@@ -25,7 +26,7 @@ export function modelName(model: string, endpoints: { id: string; name: string }
   return endpoints.find((each) => each.id === name)?.name ?? "Endpoint";
 }
 
-const STATES: Record<string, string> = {
+const STATES: Record<RunStatus, string> = {
   pending: "Waits for a free slot",
   active: "Playing the held-out rows",
   complete: "Done",
@@ -35,5 +36,5 @@ const STATES: Record<string, string> = {
 };
 
 export function state(each: EvalInfo): string {
-  return Object.hasOwn(STATES, each.status) ? (STATES[each.status] as string) : each.status;
+  return STATES[each.status];
 }

@@ -1,6 +1,6 @@
 // Every component of both models: ours green, the other grey, the difference with its interval and a word.
-import type { Compared } from "../../api/evals";
-import { format, Info, Pill, Plain } from "../../ui";
+import type { Compared } from "../../../api/evals";
+import { format, Info, Pill, Plain } from "../../../ui";
 import { verdict } from "./words";
 
 export function Bars({ components, other, n }: { components: Compared[]; other: string; n: number }) {

@@ -1,8 +1,8 @@
 // Example by example, the largest loss first; a row opens both transcripts beside each other.
 import { useMemo, useState } from "react";
-import type { ComparedGroup } from "../../api/evals";
-import { type Column, Dialog, format, Num, Plain, SearchBox, Table } from "../../ui";
-import { SideBySide } from "../rollouts/SideBySide";
+import type { ComparedGroup } from "../../../api/evals";
+import { type Column, Dialog, format, Num, Plain, SearchBox, Table } from "../../../ui";
+import { SideBySide } from "../../rollouts/SideBySide";
 
 type Pair = { ours?: ComparedGroup; other: ComparedGroup };
 

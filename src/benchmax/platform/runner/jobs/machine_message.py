@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import json
 from typing import Any
-from urllib.parse import urlsplit
 
 from sqlalchemy import func, select
 
 from benchmax.files.links import read_plain
+from benchmax.net.origins import origin
 from benchmax.platform.store.database import Database
 from benchmax.platform.store.datadir import DataDir
 from benchmax.platform.store.tables import User
@@ -21,7 +21,7 @@ def machine_message(database: Database, data: DataDir) -> dict[str, Any]:
     with database.read() as db:
         count = db.scalar(select(func.count()).select_from(User).where(User.deleted.is_(None)))
     url = _server_url(data)
-    ports = {port for each in (url, data.database_url() or "") if (port := _port(each))}
+    ports = {port for each in (url, data.database_url() or "") if (port := origin(each).port)}
     sandbox = {"several_users": (count or 0) > 1, "closed_ports": sorted(ports), "platform": url}
     return {"venvs": str(data.venvs), "sandbox": sandbox}
 
@@ -32,11 +32,3 @@ def _server_url(data: DataDir) -> str:
         return str(json.loads(read_plain(data.root, data.server_info.name, _INFO_BYTES))["url"])
     except (OSError, ValueError, KeyError, TypeError):
         return ""
-
-
-def _port(url: str) -> int | None:
-    try:
-        parts = urlsplit(url)
-        return parts.port or {"http": 80, "https": 443}.get(parts.scheme)
-    except ValueError:
-        return None
