@@ -134,7 +134,7 @@ def test_a_forged_python_version_is_no_path(version, tmp_path):
 def test_only_the_worker_opts_in():
     calls = _calls_in_package("allow_loading")
     # The process an environment lives in, and the one that examines it.
-    assert [path for path, _ in calls] == ["bundle/worker.py", "platform/runner/children/doctor_worker.py"]
+    assert [path for path, _ in calls] == ["bundle/environment_process.py", "platform/runner/children/doctor_worker.py"]
     # and importing everything around it does not
     script = "import benchmax.bundle, benchmax.envs.remote, benchmax.bundle.load as load; print(load._opted_in)"
     assert subprocess.run([sys.executable, "-c", script], capture_output=True, text=True).stdout == "False\n"

@@ -6,7 +6,7 @@ import sys
 
 import pytest
 
-from benchmax.envs.remote.process_environment import scrubbed_environment
+from benchmax.envs.remote.process_limits import scrubbed_environment
 from benchmax.files import redaction
 from benchmax.platform.runner.processes.run_process import child_environment
 from benchmax.rollouts import log

@@ -35,7 +35,7 @@ ARGS = {
 }  # fmt: skip
 KINDS = {
     "trainer": ("benchmax.platform.runner.children.train_child", "benchmax.platform.runner.children.eval_child"),
-    "environment": ("benchmax.bundle.worker",),
+    "environment": ("benchmax.bundle.environment_process",),
 }
 
 

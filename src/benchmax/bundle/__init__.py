@@ -10,10 +10,10 @@ class_ids       the same environment packs into the same bytes; `fingerprint` re
 inspection      what a bundle would import; `pickle_names` reads that out of its pickle
 compatibility   whether this benchmax can run a bundle
 load            opening one, which runs its code
-worker          the process in which an environment runs
+environment_process  the program inside the child process of a `RemoteEnv`
 venv            virtual environments for the packages of bundles; `interpreters` finds Pythons
 
-Nothing but `load` unpickles anything, and only `worker` and callers who pass `trust=True` may use it.
+Nothing but `load` unpickles anything, and only `environment_process` and callers who pass `trust=True` may use it.
 """
 
 from __future__ import annotations

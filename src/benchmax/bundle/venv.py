@@ -30,7 +30,7 @@ from benchmax.bundle.metadata import (
     python_minor,
     requirement_name,
 )
-from benchmax.envs.remote.process_environment import scrubbed_environment
+from benchmax.envs.remote.process_limits import scrubbed_environment
 from benchmax.files.locks import lock_file
 from benchmax.package_folders import package_folders
 

@@ -14,12 +14,12 @@ from typing import Any
 
 from benchmax.concurrency import run_sync
 from benchmax.doctor import checks as checks  # registers them
+from benchmax.doctor.composed import examine_parts
 from benchmax.doctor.evidence import PACES, Evidence, Pace
 from benchmax.doctor.evidence_collector import EvidenceCollector
 from benchmax.doctor.findings import ComponentStat, Diagnosis, ScoredAnswer, held_interpreter
 from benchmax.doctor.gold.ground_truths import question
 from benchmax.doctor.interpreter_watch import InterpreterHeld, can_watch, run_in_child
-from benchmax.doctor.parts import examine_parts
 from benchmax.doctor.probe_player import PlayedAnswer
 from benchmax.doctor.quoting import advice
 from benchmax.doctor.recording_host import RecordingHost, describe_failure

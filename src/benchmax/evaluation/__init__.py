@@ -1,7 +1,7 @@
 """Measuring a model on an environment, and comparing two measurements. Start reading at `evaluate`.
 
 evaluate      plays a dataset, with or without a directory
-directory     the directory of an evaluation, and continuing in it
+resume        the directory of an evaluation, and continuing in it
 report        what a set of rollouts says; `statistics` has the means and intervals
 compare       two sets of rollouts, paired by example
 """

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 from contextlib import aclosing, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING
 from benchmax import limits
 from benchmax.envs.base_env import primary_key
 from benchmax.envs.types import Example
-from benchmax.evaluation.directory import REPORT, ROLLOUTS, EvalSpec, claim
 from benchmax.evaluation.report import Report, summarise
+from benchmax.evaluation.resume import REPORT, ROLLOUTS, EvalSpec, claim, unfinished_samples
 from benchmax.files.atomic import write_json
 from benchmax.memory import gc_frozen
 from benchmax.models.base import ModelClient
@@ -62,7 +62,7 @@ async def evaluate(
         # Read only now that the log is locked and nobody else adds to it.
         done = latest_rollouts(log.path) if log else {}
         done = {key: rollout for key, rollout in done.items() if key[0] in unique and key[1] < group_size}
-        samples_of = _unfinished(done, group_size, whole_groups=host.overrides("compute_group_reward"))
+        samples_of = unfinished_samples(done, group_size, whole_groups=host.overrides("compute_group_reward"))
         groups = run_groups(
             host,
             unique.values(),
@@ -103,18 +103,6 @@ async def evaluate_named(
             host, examples, model, spec.settings(), group_size=spec.group_size, concurrency=spec.concurrency,
             directory=directory, on_rollout=on_rollout,
         )  # fmt: skip
-
-
-def _unfinished(
-    done: Mapping[tuple[str, int], Rollout], group_size: int, *, whole_groups: bool
-) -> Callable[[Example], list[int]]:
-    """The samples of an example that are missing or failed; all of them when siblings are scored together."""
-
-    def samples_of(example: Example) -> list[int]:
-        missing = [s for s in range(group_size) if (r := done.get((example["id"], s))) is None or not r.ok]
-        return list(range(group_size)) if missing and whole_groups else missing
-
-    return samples_of
 
 
 def _script_of(model: ModelClient) -> dict[str, str]:

@@ -5,9 +5,9 @@ config ─▶ loop ─▶ sampling ──groups of rollouts──▶ learning (a
             └──▶ rundir: metrics, rollouts, events, checkpoints  ◀── watch               └──▶ export, open_checkpoint
 
     start           train a new run, resume one that stopped; start reading here
-    ending          what ended a run, and would end it again
     task            what a run trains on: an environment and its rows
-    loop            evaluate, sample, learn, push, repeat; progress is what it remembers, interrupts how it stops
+    loop            evaluate, sample, learn, push, repeat; progress is what it remembers
+    ending          what ends a run; interrupts is how one is stopped from outside
     sampling        where rollouts come from
     learning        from scored rollouts to changed weights
     warm_start      what a model that finds nothing by itself is shown first

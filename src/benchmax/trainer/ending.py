@@ -1,4 +1,8 @@
-"""What ended a run, and whether it would end it again at once if the run were resumed."""
+"""What ends a run: its steps or time are used up, it has learned all there is, or it gets no better.
+
+The loop asks `reason_to_end` before each step; `ending_again` tells whether a resumed run would end at
+once for the same reason.
+"""
 
 from __future__ import annotations
 
@@ -8,6 +12,8 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from benchmax.files.jsonl import read_jsonl
+from benchmax.trainer.config import TrainConfig
+from benchmax.trainer.progress import Progress
 from benchmax.trainer.rundir import read_config, read_status
 
 SETTING_OF_REASON = {
@@ -19,6 +25,20 @@ SETTING_OF_REASON = {
     "collapsed": ("watch", "mends"),
 }
 """The setting behind each reason for which a run ends."""
+
+
+def reason_to_end(progress: Progress, config: TrainConfig, seconds_left: float) -> str | None:
+    """The first reason to take no further step; None when there is none."""
+    evaluation = config.eval
+    if evaluation.target is not None and progress.last is not None and progress.last >= evaluation.target:
+        return "target"
+    if evaluation.stop_solved and progress.all_solved:
+        return "solved"
+    if evaluation.patience is not None and progress.stale >= evaluation.patience:
+        return "patience"
+    if progress.step >= config.limits.steps:
+        return "steps"
+    return "time" if seconds_left <= 0 else None
 
 
 class Ending(NamedTuple):

@@ -38,6 +38,7 @@ from benchmax.trainer.checkpoint import (
     set_random,
 )
 from benchmax.trainer.display.summary import summarise
+from benchmax.trainer.ending import reason_to_end
 from benchmax.trainer.interrupts import Interrupts
 from benchmax.trainer.learning.gpu import retry_without_memory
 from benchmax.trainer.learning.learner import Learner
@@ -50,8 +51,8 @@ from benchmax.trainer.sampling.step_metrics import response_tokens, rollout_metr
 from benchmax.trainer.warm_start.solutions import Solver
 from benchmax.trainer.warm_start.supervised_refresh import SupervisedRefresh
 from benchmax.trainer.watch.history import most_common_error
+from benchmax.trainer.watch.lr_decay import decay_learning_rate
 from benchmax.trainer.watch.monitor import Alert, Monitor
-from benchmax.trainer.watch.plateau import decay_learning_rate
 from benchmax.trainer.watch.recovery import CollapseRecovery
 from benchmax.trainer.watch.reward_alarms import HIGH_LR
 
@@ -199,7 +200,9 @@ class Trainer:
                 self.save()
             if not self.scored and step - self._first >= UNSCORED_STEPS:
                 self._refuse_unscored()
-            if reason := self._reason_to_end():
+            if self.interrupts.stopped:
+                return "interrupted"
+            if reason := reason_to_end(self.progress, self.config, self.seconds_left):
                 return reason
             if self.recovery.is_due:
                 if not await unless_stopped(self.recovery.recover()):
@@ -266,22 +269,6 @@ class Trainer:
         except OSError:
             if not full:  # the error that is raised says that already
                 logger.error("could not record the failure: %s", message)
-
-    def _reason_to_end(self) -> str | None:
-        progress, config = self.progress, self.config
-        if self.interrupts.stopped:
-            return "interrupted"
-        if config.eval.target is not None and progress.last is not None and progress.last >= config.eval.target:
-            return "target"
-        if config.eval.stop_solved and progress.all_solved:
-            return "solved"
-        if config.eval.patience is not None and progress.stale >= config.eval.patience:
-            return "patience"
-        if progress.step >= config.limits.steps:
-            return "steps"
-        if self.seconds_left <= 0:
-            return "time"
-        return None
 
     # One step
 

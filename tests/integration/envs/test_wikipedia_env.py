@@ -15,7 +15,7 @@ import pytest
 from benchmax.doctor import examine
 from benchmax.envs.catalogue import environments
 from benchmax.envs.remote import open_remote_env
-from benchmax.envs.remote.process_environment import Confinement
+from benchmax.envs.remote.process_limits import Confinement
 from benchmax.envs.types import Example, Transcript
 from benchmax.envs.wikipedia.articles.base import GET, SEARCH, TOOLS
 from benchmax.envs.wikipedia.factbook.corpus import INDEX, factbook_dir, open_world

@@ -15,7 +15,7 @@ from benchmax.envs.datasets import load_examples
 from benchmax.envs.example_id import make_example
 from benchmax.errors import RecordError, UsageError
 from benchmax.evaluation import compare, evaluate, summarise
-from benchmax.evaluation.directory import EvalSpec
+from benchmax.evaluation.resume import EvalSpec
 from benchmax.evaluation.statistics import estimate, estimate_difference, estimate_share, max_at_k, pass_at_k, quantile
 from benchmax.models.base import Usage
 from benchmax.models.http import HttpModel
@@ -260,7 +260,7 @@ async def test_a_server_that_tells_an_endless_cost_does_not_end_the_evaluation(t
 
 def test_files_are_utf8_whatever_the_locale(tmp_path):
     program = (
-        "import sys; from pathlib import Path; from benchmax.evaluation.directory import read_config, save_config\n"
+        "import sys; from pathlib import Path; from benchmax.evaluation.resume import read_config, save_config\n"
         "path = Path(sys.argv[1]); save_config(path, {'model': '\\xe8 \\udcff \\u6a21'})\n"
         "print(ascii(read_config(path)))"
     )

@@ -28,7 +28,7 @@ import {
 import { beginning, type Told } from "../runs/status";
 import { MOST_BESIDE, useRun } from "./context";
 import { Differences } from "./Differences";
-import { OnTheWay } from "./OnTheWay";
+import { Interventions } from "./Interventions";
 import { doing, MARK_WORDS } from "./words";
 
 type Mode = "train" | "eval";
@@ -194,7 +194,7 @@ function Body({
   return (
     <>
       <Grid metrics={main} sources={sources} view={view} />
-      <OnTheWay />
+      <Interventions />
       {story}
       {rest.map((section) => (
         <Fold

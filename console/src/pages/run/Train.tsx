@@ -1,11 +1,11 @@
-import { Before } from "./Before";
+import { BeforeTraining } from "./BeforeTraining";
 import { RunCharts } from "./Charts";
 import { Learned } from "./Learned";
 
 export default function Train() {
   return (
     <div className="stack">
-      <Before />
+      <BeforeTraining />
       <RunCharts mode="train" story={<Learned />} />
     </div>
   );

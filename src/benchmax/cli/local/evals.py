@@ -28,9 +28,9 @@ from benchmax.envs.composed.parts import short_name
 from benchmax.envs.loading import load_env_class, make_env, parse_env_args
 from benchmax.errors import NotFoundError, UsageError
 from benchmax.evaluation.compare import compare as compare_rollouts
-from benchmax.evaluation.directory import CONFIG, EvalSpec, read_config, require_new, resumable
 from benchmax.evaluation.evaluate import Evaluation, evaluate_named
 from benchmax.evaluation.report import by_example
+from benchmax.evaluation.resume import CONFIG, EvalSpec, read_config, require_new, resumable
 from benchmax.models.registry import GOLD, is_scripted
 from benchmax.rollouts.host import EnvHost
 from benchmax.rollouts.log import latest_rollouts

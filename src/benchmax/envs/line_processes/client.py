@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmax import extras
-from benchmax.envs.remote.process_environment import scrubbed_environment
+from benchmax.envs.remote.process_limits import scrubbed_environment
 from benchmax.errors import RewardError, UsageError
 
 START_SECONDS = 60.0

@@ -6,8 +6,8 @@
 `RemoteEnv` (`proxy`) has the hooks of the environment it stands for; everything above it works unchanged. `pool` keeps
 the processes running, `process` is one of them, `child` starts and ends it under a `reaper` or in a sandbox, `routing`
 keeps siblings together, and `wire` is the protocol: JSON over a private socket, so that nothing of a child is ever
-unpickled here. `output_lines` reads what a child prints. The child runs `benchmax.bundle.worker`. `open_environment`
-opens an environment that settings name.
+unpickled here. `output_lines` reads what a child prints. The child runs
+`benchmax.bundle.environment_process`. `open_environment` opens an environment that settings name.
 
 Covered
 - A process that dies (crash, `os._exit`, memory limit) fails the calls it had and is replaced; the others continue.
@@ -24,7 +24,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from benchmax.envs.remote.process_environment import Confinement, ProcessLimits
+from benchmax.envs.remote.process_limits import Confinement, ProcessLimits
 from benchmax.envs.remote.routing import example_context
 
 if TYPE_CHECKING:

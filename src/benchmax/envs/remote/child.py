@@ -13,10 +13,10 @@ from pathlib import Path
 from typing import Protocol
 
 from benchmax import limits
-from benchmax.envs.remote.process_environment import Confinement, ProcessLimits
+from benchmax.envs.remote.process_limits import Confinement, ProcessLimits
 from benchmax.sandbox import Call, Ended, Limits, Process, Sandbox
 
-WORKER = "benchmax.bundle.worker"
+WORKER = "benchmax.bundle.environment_process"
 """The module a child runs; known here only by name, because it is on a layer above this one."""
 _WIRE_FD = 3
 """The socket's descriptor in a sandbox."""

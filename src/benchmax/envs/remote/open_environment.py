@@ -9,7 +9,7 @@ from benchmax.concurrency import run_sync
 from benchmax.envs.base_env import BaseEnv
 from benchmax.envs.datasets.load import ExampleSet, load_examples
 from benchmax.envs.loading import check_arguments, find_rows, load_env_class, make_env
-from benchmax.envs.remote.process_environment import Confinement
+from benchmax.envs.remote.process_limits import Confinement
 from benchmax.envs.remote.proxy import RemoteEnv
 
 

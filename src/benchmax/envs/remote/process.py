@@ -19,7 +19,7 @@ from benchmax.cross_loop import settle
 from benchmax.envs.logging import group_context
 from benchmax.envs.remote.child import Child, Launch, PlainChild, start_sandboxed
 from benchmax.envs.remote.output_lines import OutputLines
-from benchmax.envs.remote.process_environment import Confinement, ProcessLimits, scrubbed_environment
+from benchmax.envs.remote.process_limits import Confinement, ProcessLimits, scrubbed_environment
 from benchmax.envs.remote.wire import FrameProtocol, answer_of, rebuild
 from benchmax.errors import EnvDefinitionError, EnvLost, SandboxError, SandboxUnavailable
 from benchmax.files.display import readable_bytes

@@ -22,7 +22,7 @@ from benchmax.envs.loading import find_rows, means_own_rows
 from benchmax.envs.remote.pool import EnvPool
 from benchmax.envs.remote.preprocess import preprocess
 from benchmax.envs.remote.process import Output, ProcessSpec
-from benchmax.envs.remote.process_environment import Confinement, ProcessLimits, code_paths
+from benchmax.envs.remote.process_limits import Confinement, ProcessLimits, code_paths
 from benchmax.envs.remote.routing import deciding_hook, routing_key
 from benchmax.envs.types import Example, Messages, RewardValue, ToolCall, ToolDefinition
 from benchmax.errors import ConfigError, EnvDefinitionError

@@ -1,6 +1,7 @@
-"""Settings the user left out, chosen from the device and from known solutions; each is reported with its reason.
+"""Settings the user left out, chosen from the device, from known solutions and from the model's size.
 
-They are chosen once, when a run begins, and saved with it: a resumed run keeps them.
+All but the learning rate are chosen once, when a run begins, reported with the reason, and saved: a resumed run keeps
+them.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ from typing import Any, NamedTuple
 
 from benchmax.envs.base_env import BaseEnv
 from benchmax.rollouts.record import Rollout
-from benchmax.trainer.config import TrainConfig
+from benchmax.trainer.config.sections import TrainConfig
 
 ON_CUDA = {"prompts_per_step": 16, "group_size": 16}
 """The size of a step on a GPU, where it costs little more than a small one."""
@@ -24,6 +25,22 @@ TOKENS_MULTIPLE = 32
 MAX_CPU_TOKENS = 3_000
 """The most tokens of one step's update on a CPU."""
 MIN_PROMPTS = 4
+
+
+_PRESET_LR: tuple[tuple[float, float, float], ...] = (
+    # parameters up to, LoRA, all weights
+    (2e6, 2e-3, 1e-3),
+    (3e8, 5e-4, 1e-5),
+    (1.2e9, 2e-4, 5e-6),
+    (5e9, 1e-4, 2e-6),
+    (float("inf"), 5e-5, 1e-6),
+)
+
+
+def preset_lr(parameters: int, tune: str) -> float:
+    """The learning rate that works for a model of this size."""
+    lora, full = next(rates for most, *rates in _PRESET_LR if parameters <= most)
+    return lora if tune == "lora" else full
 
 
 class ChosenSetting(NamedTuple):

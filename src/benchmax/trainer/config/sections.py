@@ -348,22 +348,6 @@ class TrainConfig(Section):
         return self.rollouts.prompts_per_step // 2 if wanted is None else wanted
 
 
-_PRESET_LR: tuple[tuple[float, float, float], ...] = (
-    # parameters up to, LoRA, all weights
-    (2e6, 2e-3, 1e-3),
-    (3e8, 5e-4, 1e-5),
-    (1.2e9, 2e-4, 5e-6),
-    (5e9, 1e-4, 2e-6),
-    (float("inf"), 5e-5, 1e-6),
-)
-
-
-def preset_lr(parameters: int, tune: str) -> float:
-    """The learning rate that works for a model of this size."""
-    lora, full = next(rates for most, *rates in _PRESET_LR if parameters <= most)
-    return lora if tune == "lora" else full
-
-
 def merge(tree: dict[str, Any], other: Mapping[str, Any]) -> None:
     """Put a tree of settings over another."""
     for key, value in other.items():

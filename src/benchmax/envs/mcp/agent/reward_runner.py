@@ -20,7 +20,7 @@ from benchmax.envs.mcp.agent.server_set import ServerSet
 from benchmax.envs.mcp.client.output_tail import OutputTail
 from benchmax.envs.mcp.fork.python_program import PythonProgram
 from benchmax.envs.mcp.fork.server_sandbox import SandboxRules, ServerBox
-from benchmax.envs.remote.process_environment import scrubbed_environment
+from benchmax.envs.remote.process_limits import scrubbed_environment
 from benchmax.envs.remote.wire import FrameProtocol, describe, rebuild
 from benchmax.errors import McpError, RewardError
 from benchmax.sandbox import Ended, Process

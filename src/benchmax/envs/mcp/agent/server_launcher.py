@@ -25,7 +25,7 @@ from benchmax.envs.mcp.fork.server_sandbox import SandboxRules, ServerBox, serve
 from benchmax.envs.mcp.server_config import ServerSpec, memory_bytes
 from benchmax.envs.mcp.workdir import Workdir
 from benchmax.envs.remote.process import how_it_exited
-from benchmax.envs.remote.process_environment import scrubbed_environment
+from benchmax.envs.remote.process_limits import scrubbed_environment
 from benchmax.errors import EnvDefinitionError, McpError
 from benchmax.files.display import readable_bytes
 from benchmax.net.ports import free_port

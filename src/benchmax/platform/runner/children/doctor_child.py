@@ -22,7 +22,7 @@ from benchmax.doctor.interpreter_watch import STALL_SECONDS, InterpreterHeld, wa
 from benchmax.envs.remote import Confinement
 from benchmax.envs.remote.child import Child, Launch, PlainChild, start_sandboxed
 from benchmax.envs.remote.output_lines import OutputLines
-from benchmax.envs.remote.process_environment import code_paths, scrubbed_environment
+from benchmax.envs.remote.process_limits import code_paths, scrubbed_environment
 from benchmax.errors import UsageError
 from benchmax.files.redaction import Redactor
 from benchmax.platform.runner.children import sandboxing

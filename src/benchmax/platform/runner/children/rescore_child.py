@@ -45,8 +45,8 @@ def _stored(run_dir: Path, step: int) -> list[Rollout]:
 
 
 async def _score(env: RemoteEnv, saved: list[Rollout], folder: Path, run_dir: Path, args: Mapping[str, Any]) -> None:
-    from benchmax.evaluation.directory import ROLLOUTS
     from benchmax.evaluation.report import summarise
+    from benchmax.evaluation.resume import ROLLOUTS
     from benchmax.files.atomic import write_json
     from benchmax.rollouts.host import EnvHost
     from benchmax.rollouts.log import RolloutLog

@@ -17,7 +17,7 @@ from benchmax.platform.runner.children.child_process import ChildProcess, log_ti
 if TYPE_CHECKING:
     from benchmax.bundle import Bundle
     from benchmax.envs.remote import RemoteEnv
-    from benchmax.envs.remote.process_environment import ProcessLimits
+    from benchmax.envs.remote.process_limits import ProcessLimits
 
 
 @asynccontextmanager
@@ -64,7 +64,7 @@ async def install_packages(bundle: Bundle, child: ChildProcess) -> Path:
 def env_limits() -> ProcessLimits:
     """What one environment process may use: half of the machine's memory, or `BENCHMAX_ENV_MEMORY` GiB (0: all)."""
     from benchmax.config import setting
-    from benchmax.envs.remote.process_environment import ProcessLimits
+    from benchmax.envs.remote.process_limits import ProcessLimits
     from benchmax.errors import ConfigError
 
     given = setting("ENV_MEMORY")

@@ -17,7 +17,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from benchmax.envs.remote.process_environment import PASSED_ON
+from benchmax.envs.remote.process_limits import PASSED_ON
 from benchmax.files.logs import open_log
 from benchmax.files.temp_dirs import remove_orphaned_dirs
 from benchmax.platform.runner.children.child_files import PROCESS_FILE, read_child_file, write_child_file

@@ -1,4 +1,4 @@
-"""Passwords: argon2id, one answer for every failure, a lock after ten of them."""
+"""Passwords: argon2id, one answer for every failure, a lock after `users.LOCK_FAILURES` of them."""
 
 from __future__ import annotations
 
@@ -30,7 +30,8 @@ def check_password(database: Database, email: str, password: str, address: str) 
         locked = users.locked(db, account, address)
         user = users.by_email(db, account)
     if locked:
-        raise Refused(429, "Too many wrong passwords. Try again in 15 minutes.", Retry_After="900")
+        seconds = users.LOCK_SECONDS
+        raise Refused(429, f"Too many wrong passwords. Try again in {seconds // 60} minutes.", Retry_After=str(seconds))
     hashed = user.password_hash if user else None
     good = _verify(hashed or _nobody(), password[:1000]) and hashed is not None
     with database.write() as db:

@@ -26,7 +26,7 @@ IDLE_SECONDS = 12 * 3_600.0
 DEVICE_SECONDS = 1_800
 DEVICE_INTERVAL = 5
 LOCK_FAILURES = 10
-LOCK_SECONDS = 15 * 60.0
+LOCK_SECONDS = 15 * 60
 _USED_EVERY = 60.0
 # No vowels, no digits that look like letters: a code to be read aloud.
 _CODE_LETTERS = "BCDFGHJKLMNPQRSTVWXZ"

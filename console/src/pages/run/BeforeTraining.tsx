@@ -8,7 +8,7 @@ import { Doses } from "./Doses";
 import "./training.css";
 import { before, doing, sentence, shownRows } from "./words";
 
-export function Before() {
+export function BeforeTraining() {
   const { id, run, live } = useRun();
   const training = useTraining(id);
   const { signal, chosen, doses, warmStart, plan } = training;

@@ -1,4 +1,6 @@
-"""The process in which an environment runs: `python -m benchmax.bundle.worker FD [confined]`, started by `RemoteEnv`.
+"""The process in which an environment runs, started by `RemoteEnv`.
+
+    python -m benchmax.bundle.environment_process FD [confined]
 
 It limits itself, opens the environment, describes it, and then runs the hooks that are requested over the socket
 FD. When the socket closes, the process that started it is gone, and its guard ends it and all it started; in a sandbox

@@ -1,4 +1,4 @@
-"""The directory of an evaluation: what it was made for, and what `--resume` needs to continue it.
+"""Continuing an evaluation: its directory, what that was made for, and which samples are still to be played.
 
 runs/eval-…/
   eval.json         the `EvalSpec`, and `made_for`: the environment, model and group size the directory belongs to
@@ -9,7 +9,7 @@ runs/eval-…/
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, field, fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -17,12 +17,14 @@ from typing import TYPE_CHECKING, Any
 from benchmax import limits
 from benchmax.envs.composed.parts import with_full_paths
 from benchmax.envs.datasets.load import ExampleSet
+from benchmax.envs.types import Example
 from benchmax.errors import NotFoundError, RecordError, UsageError
 from benchmax.files.atomic import write_json
 from benchmax.files.digests import file_sha256
 from benchmax.models.base import Sampling
 from benchmax.models.registry import GOLD, located_model
 from benchmax.rollouts.log import read_rollouts
+from benchmax.rollouts.record import Rollout
 from benchmax.rollouts.settings import RolloutSettings
 
 if TYPE_CHECKING:
@@ -129,6 +131,18 @@ def claim(directory: Path, made_for: Mapping[str, Any]) -> None:
             )
     if config.get(MADE_FOR) != made_for:
         save_config(directory, {**config, MADE_FOR: dict(made_for)})
+
+
+def unfinished_samples(
+    done: Mapping[tuple[str, int], Rollout], group_size: int, *, whole_groups: bool
+) -> Callable[[Example], list[int]]:
+    """The samples of an example that are missing or failed; all of them when siblings are scored together."""
+
+    def samples_of(example: Example) -> list[int]:
+        missing = [s for s in range(group_size) if (r := done.get((example["id"], s))) is None or not r.ok]
+        return list(range(group_size)) if missing and whole_groups else missing
+
+    return samples_of
 
 
 def _first_rollout(directory: Path) -> dict[str, Any]:

@@ -8,7 +8,7 @@ import { MARK_WORDS } from "./words";
 const FEW = 4;
 
 /** What the trainer put right while it trained, as a list: the same that is marked in the chart of the reward. */
-export function OnTheWay() {
+export function Interventions() {
   const { id } = useRun();
   const { marks } = useTraining(id);
   if (marks.length === 0) return null;
