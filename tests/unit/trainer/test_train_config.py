@@ -8,7 +8,8 @@ import tomllib
 import pytest
 
 from benchmax.errors import ConfigError, NotFoundError
-from benchmax.trainer.config import TrainConfig, build_config, dump_toml, fields, flags_tree, load_config, preset_lr
+from benchmax.trainer.config import TrainConfig, build_config, dump_toml, fields, flags_tree, load_config
+from benchmax.trainer.config.chosen_settings import preset_lr
 
 
 def test_toml_flags_and_saved_config_are_one_tree(tmp_path):

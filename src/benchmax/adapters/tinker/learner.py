@@ -22,7 +22,8 @@ from torch import Tensor
 
 from benchmax import metrics
 from benchmax.rollouts.record import Rollout
-from benchmax.trainer.config import OptimConfig, TrainConfig, preset_lr
+from benchmax.trainer.config import OptimConfig, TrainConfig
+from benchmax.trainer.config.chosen_settings import preset_lr
 from benchmax.trainer.learning.batch import Batch, TokenSequence
 from benchmax.trainer.learning.learner import Aborted
 from benchmax.trainer.learning.loss import LossStats, grpo_loss

@@ -17,7 +17,6 @@ from benchmax.trainer.config.sections import (
     SftConfig,
     TrainConfig,
     WatchConfig,
-    preset_lr,
 )
 from benchmax.trainer.config.text import build_config, dump_toml, fields, flags_tree, load_config
 
@@ -35,5 +34,4 @@ __all__ = [
     "fields",
     "flags_tree",
     "load_config",
-    "preset_lr",
 ]

@@ -22,7 +22,8 @@ from benchmax import metrics
 from benchmax.errors import UsageError
 from benchmax.memory import out_of_memory
 from benchmax.rollouts.record import Rollout
-from benchmax.trainer.config import TrainConfig, preset_lr
+from benchmax.trainer.config import TrainConfig
+from benchmax.trainer.config.chosen_settings import preset_lr
 from benchmax.trainer.learning.batch import Batch, MicroBatch, TokenSequence, sequence_of
 from benchmax.trainer.learning.gpu import claim_workspaces, release_if_scarce, retry_without_memory, wait_for_memory
 from benchmax.trainer.learning.loss import LossStats, grpo_loss, kl_estimate
