@@ -53,7 +53,7 @@ if TYPE_CHECKING:
     from benchmax.rollouts.groups import run_batch as run_batch
     from benchmax.rollouts.groups import run_group as run_group
     from benchmax.rollouts.host import EnvHost as EnvHost
-    from benchmax.rollouts.log import read_rollouts as read_rollouts
+    from benchmax.rollouts.rollout_log import read_rollouts as read_rollouts
     from benchmax.rollouts.play import run_rollout as run_rollout
     from benchmax.rollouts.record import Rollout as Rollout
     from benchmax.rollouts.record import Termination as Termination
@@ -83,7 +83,7 @@ _HOMES = {
     "benchmax.rewards.tournament": "tournament",
     "benchmax.rollouts.groups": "run_batch run_group",
     "benchmax.rollouts.host": "EnvHost",
-    "benchmax.rollouts.log": "read_rollouts",
+    "benchmax.rollouts.rollout_log": "read_rollouts",
     "benchmax.rollouts.play": "run_rollout",
     "benchmax.rollouts.record": "Rollout Termination",
     "benchmax.rollouts.replay": "replay",

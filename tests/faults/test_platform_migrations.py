@@ -9,23 +9,23 @@ import sqlalchemy as sa
 from alembic import command
 from alembic.script import ScriptDirectory
 
-from benchmax.platform.store import database
+from benchmax.platform.store import database, schema_version
 from benchmax.platform.store.datadir import DataDir
 from platform_world import fresh_database
 
-PAST = [each.revision for each in ScriptDirectory(str(database.MIGRATIONS)).walk_revisions()][1:]
+PAST = [each.revision for each in ScriptDirectory(str(schema_version.MIGRATIONS)).walk_revisions()][1:]
 
 # An upgrade that dies by kill -9 after the last of its statements, before anything was committed.
 KILLED = """
 import os, signal, sys
 import alembic.command
-from benchmax.platform.store import database
+from benchmax.platform.store import database, schema_version
 real = alembic.command.upgrade
 def upgrade(config, revision):
     real(config, revision)
     os.kill(os.getpid(), signal.SIGKILL)
 alembic.command.upgrade = upgrade
-database.upgrade(database.make_engine(sys.argv[1]))
+schema_version.upgrade(database.make_engine(sys.argv[1]))
 """
 
 
@@ -40,7 +40,7 @@ def at_revision(url, revision):
     """A database with the tables of an older benchmax, and a row in every one of them."""
     engine = database.make_engine(url)
     with engine.begin() as connection:
-        command.upgrade(database.alembic_config(connection), revision)
+        command.upgrade(schema_version.alembic_config(connection), revision)
     found = sa.MetaData()
     with engine.begin() as connection:
         found.reflect(connection)
@@ -88,7 +88,7 @@ def test_an_upgrade_keeps_every_row(url, revision):
     engine = at_revision(url, revision)
     before = contents(engine)
     assert len(before) > 15
-    database.upgrade(engine)
+    schema_version.upgrade(engine)
     check_kept(before, contents(engine))
     if engine.dialect.name == "sqlite":
         with engine.connect() as connection:
@@ -105,7 +105,7 @@ def test_an_upgrade_killed_in_the_middle_has_not_happened(url, revision):
     assert contents(engine) == before
     with engine.connect() as connection:
         assert connection.scalar(sa.text("SELECT version_num FROM alembic_version")) == revision
-    database.upgrade(engine)
+    schema_version.upgrade(engine)
     check_kept(before, contents(engine))
     engine.dispose()
 
@@ -113,14 +113,14 @@ def test_an_upgrade_killed_in_the_middle_has_not_happened(url, revision):
 def test_ids_of_one_off_jobs_move_to_their_own_column(url):
     engine = database.make_engine(url)
     with engine.begin() as connection:
-        command.upgrade(database.alembic_config(connection), "0007")
+        command.upgrade(schema_version.alembic_config(connection), "0007")
     jobs = sa.Table("jobs", sa.MetaData(), autoload_with=engine)
     kinds = {"train": None, "eval": "evl_1", "rescore": "evl_2", "doctor": "erd_1", "export": "erd_2"}
     common = dict.fromkeys(("priority", "slots", "created", "available", "attempts", "max_attempts"), 0)
     with engine.begin() as connection:
         for kind, id in kinds.items():
             connection.execute(jobs.insert().values(kind=kind, eval_id=id, state="queued", **common))
-    database.upgrade(engine)
+    schema_version.upgrade(engine)
     with engine.connect() as connection:
         rows = connection.execute(sa.text("SELECT kind, eval_id, one_off_id FROM jobs")).all()
     moved = {(kind, None, id) if kind in ("doctor", "export") else (kind, id, None) for kind, id in kinds.items()}

@@ -6,7 +6,7 @@ engine_model  an outside trainer's engine behind our model port, token ids in an
 batched_engine  an engine that generates in the trainer's own thread, in batches
 batches       a trainer's batch of rows played as groups of rollouts
 trajectory    a rollout as trainers take it: ids, masks, log-probs, rewards for each token
-examples      examples carried through a trainer's dataset
+example_rows  examples carried through a trainer's dataset
 pushed_rollout  a rollout whose turns come from a trainer that holds the conversation
 env_session   an environment held open for a trainer that is not asynchronous
 

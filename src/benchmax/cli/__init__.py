@@ -1,7 +1,7 @@
 """The command line: one file for each group of commands, no logic of its own.
 
 `app` lists the commands; `local` holds those of this machine, `platform` those of a platform. `output` and `tables`
-print, `progress` shows how far something is, `project` finds the environment and rows that arguments name.
+print, `exit_codes` has the numbers commands end with, `progress` shows how far something is, `project` finds the environment and rows that arguments name.
 """
 
 from __future__ import annotations
@@ -38,7 +38,8 @@ def main() -> None:
 
 def _main() -> None:
     from benchmax.cli.app import app_for
-    from benchmax.cli.output import AUTH, FAILED, NOT_FOUND, USAGE, stop
+    from benchmax.cli.exit_codes import AUTH, FAILED, NOT_FOUND, USAGE
+    from benchmax.cli.output import stop
     from benchmax.errors import BenchmaxError, NotFoundError, UsageError
     from benchmax.extras import explain
     from benchmax.memory import out_of_memory

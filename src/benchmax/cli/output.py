@@ -1,7 +1,4 @@
-"""What a command prints: data on stdout, messages on stderr, and hostile text made harmless.
-
-Exit codes: 0 done, 1 it ran and the answer is no, 2 wrong usage, 3 not found, 4 not signed in, 130 interrupted.
-"""
+"""What a command prints: data on stdout, messages on stderr, and hostile text made harmless."""
 
 from __future__ import annotations
 
@@ -16,11 +13,11 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
+from benchmax.cli.exit_codes import FAILED
 from benchmax.extras import spelled
 from benchmax.files.display import printable
 
 T = TypeVar("T")
-OK, FAILED, USAGE, NOT_FOUND, AUTH, INTERRUPTED = 0, 1, 2, 3, 4, 130
 
 Json = Annotated[bool, typer.Option("--json", help="Print JSON on stdout.")]
 """The option of every command whose result programs may want."""

@@ -25,7 +25,7 @@ from benchmax import metrics
 from benchmax.envs.types import Example
 from benchmax.errors import RewardError
 from benchmax.memory import disk_is_full
-from benchmax.rollouts.log import read_rollouts
+from benchmax.rollouts.rollout_log import read_rollouts
 from benchmax.rollouts.record import Rollout
 from benchmax.trainer.backend import OnEvent
 from benchmax.trainer.checkpoint import (

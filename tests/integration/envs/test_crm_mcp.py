@@ -8,7 +8,7 @@ import yaml
 from benchmax.envs.crm.crm_env import CRMEnvInProcess, CRMEnvLocal, CRMEnvSkypilot, workdir_of
 from benchmax.envs.types import Example
 from benchmax.models.scripted import ScriptedModel
-from crm_world import examples
+from salesforce_world import examples
 from ready_world import play_all
 
 

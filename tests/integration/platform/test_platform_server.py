@@ -33,6 +33,7 @@ from benchmax.platform.exceptions import (
     TrainerError,
 )
 from benchmax.platform.sdk import credentials
+from benchmax.platform.sdk.auto_start import local_url
 from benchmax.platform.store.datadir import DataDir
 from benchmax.platform.store.queue import jobs
 from benchmax.platform.store.runs import events, rollouts, runs
@@ -403,7 +404,7 @@ def test_the_server_starts_and_keeps_a_second_one_out(tmp_path, monkeypatch):
         assert second.returncode == 2
         assert f"pid {first.pid}" in said
         first.kill()
-    assert credentials.local_url() is None
+    assert local_url() is None
     with start(tmp_path, port) as third:
         assert third.stdout.readline().startswith("benchmax is at")
         with TrainerClient() as client:

@@ -6,7 +6,7 @@ import pytest
 import sqlalchemy as sa
 from alembic import command
 
-from benchmax.platform.store import database
+from benchmax.platform.store import database, schema_version
 from benchmax.platform.store.datadir import DataDir
 from benchmax.platform.store.queue import jobs
 from benchmax.platform.store.runs import runs
@@ -90,7 +90,7 @@ def test_a_database_of_the_first_version_keeps_its_rows(tmp_path):
     data = DataDir(tmp_path / "data").create()
     engine = database.make_engine(f"sqlite:///{data.database}")
     with engine.execution_options(benchmax_writes=True).begin() as connection:
-        command.upgrade(database.alembic_config(connection), "0001")
+        command.upgrade(schema_version.alembic_config(connection), "0001")
         connection.execute(sa.text("INSERT INTO users (id, email, role, created) VALUES ('u', 'a@b', 'admin', 1)"))
         columns = (
             "id, owner_id, name, kind, status, reason, activity, args, paths, blobs, error_count, created, updated"

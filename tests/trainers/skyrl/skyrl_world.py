@@ -8,7 +8,7 @@ from skyrl.backends.skyrl_train.inference_servers.base import InferenceEngineInt
 from skyrl.train.config import GeneratorConfig
 from skyrl.train.generators.base import BatchMetadata, TrajectoryID
 
-from benchmax.adapters.examples import carry
+from benchmax.adapters.example_rows import carry
 from benchmax.prompts.tools import render_tools_prompt
 from trainer_world import Case, Script
 

@@ -8,7 +8,7 @@ from pathlib import Path
 from omegaconf import OmegaConf
 from verl.utils.dataset.rl_dataset import RLHFDataset
 
-from benchmax.adapters.examples import carried
+from benchmax.adapters.example_rows import carried
 from benchmax.adapters.verl.dataset import main
 from trainer_world import TEMPLATES, tokenizer
 

@@ -14,7 +14,7 @@ from verl.experimental.agent_loop.agent_loop import AgentLoopWorker
 from verl.protocol import DataProto
 from verl.workers.rollout.replica import TokenOutput
 
-from benchmax.adapters.examples import carry
+from benchmax.adapters.example_rows import carry
 from trainer_world import Case, Template, tokenizer
 
 CONFIGS = Path(verl.__file__).parent / "trainer" / "config"

@@ -9,7 +9,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from benchmax import BaseEnv, ToolDefinition
-from benchmax.adapters.examples import COLUMN, carried
+from benchmax.adapters.example_rows import COLUMN, carried
 from benchmax.adapters.skyrl.benchmax_data_process import canonical_name, examples_of, main
 from benchmax.errors import DatasetError
 

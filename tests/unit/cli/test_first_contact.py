@@ -13,7 +13,7 @@ from typer.testing import CliRunner, Result
 
 from benchmax.cli import output
 from benchmax.cli.app import app
-from benchmax.cli.local.learning_signal import signal_in
+from benchmax.cli.local.signal_report import signal_in
 from benchmax.cli.platform import quickstart
 from benchmax.cli.progress import live_bar
 from benchmax.cli.tables import print_comparison, print_report

@@ -16,7 +16,7 @@ from alembic import command
 
 from benchmax.envs.types import Transcript
 from benchmax.errors import UsageError
-from benchmax.platform.store import database
+from benchmax.platform.store import database, schema_version
 from benchmax.platform.store.datadir import DataDir
 from benchmax.platform.store.queue import jobs
 from benchmax.platform.store.runs import cursors, events, rollouts, runs
@@ -35,8 +35,8 @@ OTHER = jobs.Holder("second", 2, 2.0)
 
 def test_migrations_make_exactly_the_tables_and_again_change_nothing(store):
     with store.engine.begin() as connection:
-        command.check(database.alembic_config(connection))
-    database.upgrade(store.engine)
+        command.check(schema_version.alembic_config(connection))
+    schema_version.upgrade(store.engine)
     names = set(sa.inspect(store.engine).get_table_names())
     assert set(Base.metadata.tables) <= names
 
@@ -45,7 +45,7 @@ def test_a_database_from_the_future_is_refused_and_left_alone(store, tmp_path):
     with store.engine.begin() as connection:
         connection.execute(sa.text("UPDATE alembic_version SET version_num = '9999'"))
     with pytest.raises(UsageError, match=r"newer benchmax \(tables 9999\)\. Upgrade"):
-        database.upgrade(store.engine)
+        schema_version.upgrade(store.engine)
     with store.engine.connect() as connection:
         assert connection.scalar(sa.text("SELECT version_num FROM alembic_version")) == "9999"
 
@@ -58,10 +58,10 @@ def test_a_migration_that_fails_leaves_nothing(tmp_path, monkeypatch):
 
     monkeypatch.setattr("alembic.operations.Operations.execute", fail)
     with pytest.raises(RuntimeError, match="power cut"):
-        database.upgrade(engine)
+        schema_version.upgrade(engine)
     assert sa.inspect(engine).get_table_names() == []
     monkeypatch.undo()
-    database.upgrade(engine)
+    schema_version.upgrade(engine)
     engine.dispose()
 
 

@@ -27,7 +27,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from benchmax.adapters.examples import carry
+from benchmax.adapters.example_rows import carry
 from benchmax.envs.base_env import BaseEnv, with_system_prompt
 from benchmax.envs.datasets.load import load_examples
 from benchmax.envs.datasets.split import split_rows

@@ -18,7 +18,7 @@ from benchmax import limits
 from benchmax.adapters.batches import FailedBatches, in_places, places_of, play_batch, summary
 from benchmax.adapters.engine_model import Ask, Drawn, EngineModel
 from benchmax.adapters.env_session import EnvSession
-from benchmax.adapters.examples import carried
+from benchmax.adapters.example_rows import carried
 from benchmax.adapters.trajectory import Trajectory, fill_unscored, steps_of, trajectory_of
 from benchmax.envs.base_env import BaseEnv
 from benchmax.envs.types import Example

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmax import extras
-from benchmax.adapters.examples import carried
+from benchmax.adapters.example_rows import carried
 from benchmax.adapters.skyrl.config import read_config
 from benchmax.adapters.skyrl.generator import BenchmaxGenerator, OpenEnv, make_generator
 from benchmax.doctor.tool_arguments import arguments_for

@@ -17,7 +17,7 @@ from dataclasses import replace
 from typing import Any
 
 from benchmax.adapters.env_session import EnvSession
-from benchmax.adapters.examples import carried
+from benchmax.adapters.example_rows import carried
 from benchmax.adapters.pushed_rollout import PushedRollout, group_reward_warning
 from benchmax.envs.base_env import BaseEnv
 from benchmax.envs.types import Messages

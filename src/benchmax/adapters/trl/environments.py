@@ -25,7 +25,7 @@ from typing import Any
 
 from benchmax.adapters.batches import summary
 from benchmax.adapters.env_session import EnvSession
-from benchmax.adapters.examples import carried, carry
+from benchmax.adapters.example_rows import carried, carry
 from benchmax.concurrency import all_or_cancel
 from benchmax.envs.base_env import BaseEnv, with_system_prompt
 from benchmax.envs.datasets.load import load_examples

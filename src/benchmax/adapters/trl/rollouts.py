@@ -23,7 +23,7 @@ from benchmax.adapters.batched_engine import BatchedEngine
 from benchmax.adapters.batches import FailedBatches, play_batch, summary
 from benchmax.adapters.engine_model import EngineModel, Sample
 from benchmax.adapters.env_session import EnvSession
-from benchmax.adapters.examples import ExampleIndex, prompt_of
+from benchmax.adapters.example_rows import ExampleIndex, prompt_of
 from benchmax.adapters.trajectory import Trajectory, trajectory_of
 from benchmax.adapters.trl.sampling import generate_with, sampling_of
 from benchmax.envs.base_env import BaseEnv
@@ -31,7 +31,7 @@ from benchmax.envs.datasets.load import load_examples
 from benchmax.envs.loading import make_env
 from benchmax.envs.types import Example
 from benchmax.inference.tokens.chat import ChatTokens
-from benchmax.rollouts.log import RolloutLog
+from benchmax.rollouts.rollout_log import RolloutLog
 from benchmax.rollouts.record import Rollout
 from benchmax.rollouts.settings import RolloutSettings
 

@@ -20,7 +20,7 @@ from typing import Any
 from benchmax.adapters.batches import failures, play_batch
 from benchmax.adapters.engine_model import Ask, Drawn, EngineModel
 from benchmax.adapters.env_session import named_session
-from benchmax.adapters.examples import COLUMN, carried
+from benchmax.adapters.example_rows import COLUMN, carried
 from benchmax.adapters.trajectory import Trajectory, fill_unscored, trajectory_of
 from benchmax.envs.types import Example
 from benchmax.errors import ContextExceeded

@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from benchmax.adapters.examples import carry
+from benchmax.adapters.example_rows import carry
 from benchmax.envs.base_env import BaseEnv, with_system_prompt
 from benchmax.envs.datasets.load import load_examples
 from benchmax.envs.loading import find_rows, load_env_class

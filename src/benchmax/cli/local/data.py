@@ -10,18 +10,8 @@ from typing import Annotated, Any, NamedTuple
 
 import typer
 
-from benchmax.cli.output import (
-    FAILED,
-    Json,
-    new_table,
-    print_json,
-    print_result,
-    print_table,
-    safe,
-    shorten,
-    stderr,
-    visible,
-)
+from benchmax.cli.exit_codes import FAILED
+from benchmax.cli.output import Json, new_table, print_json, print_result, print_table, safe, shorten, stderr, visible
 from benchmax.cli.platform.connection import refusals
 from benchmax.envs.datasets.load import DatasetReport
 from benchmax.envs.datasets.readers import file_format, read_rows

@@ -16,11 +16,13 @@ import typer
 
 import benchmax
 from benchmax import extras
-from benchmax.cli.output import FAILED, Json, print_json, safe, stderr
+from benchmax.cli.exit_codes import FAILED
+from benchmax.cli.output import Json, print_json, safe, stderr
 from benchmax.errors import BenchmaxError
 from benchmax.inference.weights.store import list_models
 from benchmax.platform.sdk.client import TrainerClient
-from benchmax.platform.sdk.credentials import local_url, named_url
+from benchmax.platform.sdk.auto_start import local_url
+from benchmax.platform.sdk.credentials import named_url
 from benchmax.sandbox import capabilities
 
 PYTHONS = ((3, 11), (3, 14))

@@ -17,9 +17,10 @@ from typing import Annotated, Any, TypeVar
 import typer
 
 from benchmax import limits
-from benchmax.cli.local.learning_signal import print_signal, signal_in
+from benchmax.cli.local.signal_report import print_signal, signal_in
 from benchmax.cli.local.models import open_named
-from benchmax.cli.output import FAILED, INTERRUPTED, Json, print_json, safe, stderr, stdout
+from benchmax.cli.exit_codes import FAILED, INTERRUPTED
+from benchmax.cli.output import Json, print_json, safe, stderr, stdout
 from benchmax.cli.progress import progress
 from benchmax.cli.project import ApiKeyVar, BaseUrl, EnvArgs, Lenient, Sandbox, refuse_server_without_model
 from benchmax.cli.tables import print_comparison, print_report
@@ -33,7 +34,7 @@ from benchmax.evaluation.report import by_example
 from benchmax.evaluation.resume import CONFIG, EvalSpec, read_config, require_new, resumable
 from benchmax.models.registry import GOLD, is_scripted
 from benchmax.rollouts.host import EnvHost
-from benchmax.rollouts.log import latest_rollouts
+from benchmax.rollouts.rollout_log import latest_rollouts
 from benchmax.rollouts.record import Rollout
 from benchmax.rollouts.replay import replay as replay_rollouts
 

@@ -13,7 +13,8 @@ import typer
 from rich.live import Live
 from rich.table import Table
 
-from benchmax.cli.output import FAILED, Json, print_json, print_table, safe, shorten, stderr, visible
+from benchmax.cli.exit_codes import FAILED
+from benchmax.cli.output import Json, print_json, print_table, safe, shorten, stderr, visible
 from benchmax.doctor.tool_arguments import arguments_for
 from benchmax.envs.loading import json_or_text
 from benchmax.envs.types import ToolDefinition, ToolResult

@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from rich.table import Table
 
-from benchmax.cli.output import FAILED, Json, print_json, print_result, print_table, safe, stderr, visible
+from benchmax.cli.exit_codes import FAILED
+from benchmax.cli.output import Json, print_json, print_result, print_table, safe, stderr, visible
 from benchmax.cli.progress import fetching
 from benchmax.envs.base_env import BaseEnv
 from benchmax.envs.types import Example

@@ -9,7 +9,8 @@ import typer
 from rich import box
 from rich.table import Table
 
-from benchmax.cli.output import INTERRUPTED, safe, shorten, stderr
+from benchmax.cli.exit_codes import INTERRUPTED
+from benchmax.cli.output import safe, shorten, stderr
 from benchmax.cli.project import EnvArgs, Lenient, Sandbox
 from benchmax.envs.loading import parse_env_args
 from benchmax.errors import ConfigError, UsageError

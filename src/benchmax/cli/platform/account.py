@@ -12,6 +12,7 @@ from benchmax.cli.output import Json, print_json, print_result, safe, stderr, vi
 from benchmax.cli.platform.connection import refusals
 from benchmax.errors import UsageError
 from benchmax.platform.sdk import credentials
+from benchmax.platform.sdk.auto_start import local_url
 from benchmax.platform.sdk.client import TrainerClient
 
 Url = Annotated[
@@ -37,7 +38,7 @@ def login(
     """Sign this machine in: confirm a code in a browser, or paste an API key."""
     with refusals():
         address = credentials.base_url(url)
-        own = address == credentials.local_url()
+        own = address == local_url()
         path = _paste(address) if key else config.data_dir() if own else _confirm(address, browser)
         with TrainerClient(base_url=address) as client:
             found = client.whoami()

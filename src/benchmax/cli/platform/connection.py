@@ -8,7 +8,8 @@ from typing import Annotated
 
 import typer
 
-from benchmax.cli.output import AUTH, stop
+from benchmax.cli.exit_codes import AUTH
+from benchmax.cli.output import stop
 from benchmax.errors import NotFoundError, UsageError
 from benchmax.platform.sdk import credentials
 from benchmax.platform.sdk.client import TrainerClient

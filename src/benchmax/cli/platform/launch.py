@@ -13,7 +13,8 @@ from typing import Annotated, Any
 
 import typer
 
-from benchmax.cli.output import FAILED, Json, print_json, print_result, safe, stderr, visible
+from benchmax.cli.exit_codes import FAILED
+from benchmax.cli.output import Json, print_json, print_result, safe, stderr, visible
 from benchmax.cli.platform.connection import Settings, platform
 from benchmax.cli.project import LAUNCH_KEYS, VALIDATE_KEYS, ProjectOptions, project_command, project_config, rereadable
 from benchmax.doctor import examine_apart

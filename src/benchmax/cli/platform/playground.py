@@ -8,7 +8,8 @@ from typing import Annotated, Any
 
 import typer
 
-from benchmax.cli.output import FAILED, Json, print_json_line, safe, stderr, visible
+from benchmax.cli.exit_codes import FAILED
+from benchmax.cli.output import Json, print_json_line, safe, stderr, visible
 from benchmax.cli.platform.connection import RunId, platform
 from benchmax.platform.sdk.exceptions import TrainerError
 from benchmax.platform.sdk.playground import PlaygroundSession

@@ -16,7 +16,8 @@ from urllib.parse import urlsplit
 import typer
 
 from benchmax import extras, metrics
-from benchmax.cli.output import FAILED, INTERRUPTED, Json, command, ended_words, print_json, safe, stderr
+from benchmax.cli.exit_codes import FAILED, INTERRUPTED
+from benchmax.cli.output import Json, command, ended_words, print_json, safe, stderr
 from benchmax.cli.platform.connection import platform
 from benchmax.cli.platform.run_compare import interval_words
 from benchmax.cli.platform.up import sign_in_link
@@ -24,7 +25,8 @@ from benchmax.cli.platform.watch import follow, shown
 from benchmax.envs.arithmetic.arithmetic_env import ArithmeticEnv
 from benchmax.envs.datasets.split import hold_out
 from benchmax.platform.sdk.client import TrainerClient
-from benchmax.platform.sdk.credentials import local_url, named_url
+from benchmax.platform.sdk.auto_start import local_url
+from benchmax.platform.sdk.credentials import named_url
 from benchmax.platform.sdk.upload import upload_training_run
 from benchmax.trainer.display.view import sparkline
 

@@ -13,7 +13,8 @@ from typing import Annotated
 import typer
 
 from benchmax import extras
-from benchmax.cli.output import FAILED, Json, command, print_json, safe, status_word, stderr, visible
+from benchmax.cli.exit_codes import FAILED
+from benchmax.cli.output import Json, command, print_json, safe, status_word, stderr, visible
 from benchmax.errors import NotFoundError, UsageError
 from benchmax.files.logs import file_size, tail
 from benchmax.net import ports

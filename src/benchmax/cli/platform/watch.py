@@ -15,7 +15,8 @@ from rich.live import Live
 from rich.text import Text
 
 from benchmax import metrics
-from benchmax.cli.output import FAILED, INTERRUPTED, Json, ended_words, print_json_line, safe, stderr, visible
+from benchmax.cli.exit_codes import FAILED, INTERRUPTED
+from benchmax.cli.output import Json, ended_words, print_json_line, safe, stderr, visible
 from benchmax.cli.platform.connection import RunId, platform
 from benchmax.platform.sdk.client import TrainerClient
 from benchmax.trainer.display.view import sparkline

@@ -12,7 +12,7 @@ from benchmax.files.logs import modified_at
 from benchmax.net.origins import origin
 from benchmax.net.ports import DEFAULT_PORT
 from benchmax.platform.runner.processes import process_ids
-from benchmax.platform.sdk.credentials import answers
+from benchmax.platform.sdk.auto_start import answers
 from benchmax.platform.store.datadir import DataDir
 
 LOOK_SECONDS = 2.0

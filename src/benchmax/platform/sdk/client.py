@@ -13,7 +13,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from benchmax.platform.sdk import launch_args_table
-from benchmax.platform.sdk.methods import iterator, procedure, request
+from benchmax.platform.sdk.sync_and_async import iterator, procedure, request
 from benchmax.platform.sdk.requests import (
     accounts,
     checkpoints,

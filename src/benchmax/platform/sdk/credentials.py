@@ -8,22 +8,20 @@ from __future__ import annotations
 
 import json
 import os
-import socket
 import stat
-import subprocess
 import sys
 import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, TypeAlias
 
-from benchmax import config, extras, profiles
+from benchmax import config, profiles
 from benchmax.config import data_dir
 from benchmax.config import env_token as env_token
 from benchmax.config import resolve_judge_key as resolve_judge_key
 from benchmax.errors import ConfigError
 from benchmax.files.atomic import read_object, write_text
-from benchmax.net.origins import origin
+from benchmax.platform.sdk.auto_start import local_url, this_machine_url
 from benchmax.platform.sdk.exceptions import AuthenticationError, DeviceAuthError, TrainerError
 from benchmax.platform.wire.values import DEVICE_GRANT
 
@@ -43,7 +41,7 @@ def base_url(given: str | None = None) -> str:
 
     A service elsewhere is only used when it was named.
     """
-    return given.rstrip("/") if given else named_url() or _this_machine()
+    return given.rstrip("/") if given else named_url() or this_machine_url()
 
 
 def named_url() -> str | None:
@@ -98,47 +96,7 @@ def resolve_token_provider(
     return lambda: bearer(api_key, token_provider, base_url(platform))
 
 
-# The server on this machine
-
-
-def _this_machine() -> str:
-    """The platform on this machine, started in the background when it does not run."""
-    if (url := local_url()) is not None and answers(url):
-        return url
-    if config.setting("NO_AUTO_START"):
-        raise ConfigError(
-            f"No platform runs on {data_dir()}, and BENCHMAX_NO_AUTO_START forbids to start one. Run `benchmax up`, "
-            "or name a platform with CASTFORM_PLATFORM_URL."
-        )
-    if extras.missing("platform"):
-        raise ConfigError(
-            f"A platform on this machine needs an extra: {extras.install('platform')}. "
-            "Or name a platform elsewhere with CASTFORM_PLATFORM_URL."
-        )
-    command = [sys.executable, "-P", "-m", "benchmax.platform.daemon", "--data", str(data_dir()), "--ensure"]
-    started = subprocess.run(command, stdout=subprocess.PIPE, stdin=subprocess.DEVNULL, text=True)
-    if started.returncode:
-        raise ConfigError("The platform of this machine did not start; it says why above.")
-    return started.stdout.strip()
-
-
-def local_url() -> str | None:
-    """The address of the server that runs on this machine's data directory now."""
-    info = read_object(data_dir() / "server.json")
-    try:
-        os.kill(int(info["pid"]), 0)
-        return str(info["url"])
-    except (KeyError, ValueError, TypeError, OSError, OverflowError):
-        return None
-
-
-def answers(url: str) -> bool:
-    """Whether anybody listens at an address."""
-    try:
-        with socket.create_connection(origin(url)[1:], timeout=1.0):
-            return True
-    except OSError:
-        return False
+# The key of the server on this machine
 
 
 def _local_key(platform: str) -> str | None:

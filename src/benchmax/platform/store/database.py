@@ -27,13 +27,12 @@ from sqlalchemy.pool import ConnectionPoolEntry
 from benchmax import extras
 from benchmax.errors import UsageError
 from benchmax.platform.store.datadir import DataDir
+from benchmax.platform.store.schema_version import WRITES, check_revision, upgrade
 
-MIGRATIONS = Path(__file__).with_name("migrations")
 BUSY_SECONDS = 30.0
 IDLE_SECONDS = 1.0
 CHECKED_BYTES = 256 * 1024 * 1024
 """A file up to this size is read whole before it is used: damage is reported at the start, not during a run."""
-_WRITES = "benchmax_writes"
 
 
 class Database:
@@ -41,7 +40,7 @@ class Database:
 
     def __init__(self, engine: Engine) -> None:
         self.engine = engine
-        self._writer = engine.execution_options(**{_WRITES: True})
+        self._writer = engine.execution_options(**{WRITES: True})
         # PostgreSQL takes a snapshot for every statement anyhow: without BEGIN and ROLLBACK a read is one round trip.
         self._reader = engine if self.is_sqlite else engine.execution_options(isolation_level="AUTOCOMMIT")
 
@@ -164,71 +163,5 @@ def _configure_sqlite(connection: sqlite3.Connection, _: Any) -> None:
 
 
 def _begin_sqlite(connection: Connection) -> None:
-    writes = connection.get_execution_options().get(_WRITES)
+    writes = connection.get_execution_options().get(WRITES)
     connection.exec_driver_sql("BEGIN IMMEDIATE" if writes else "BEGIN")
-
-
-# Migrations
-
-
-def alembic_config(connection: Connection) -> Any:
-    from alembic.config import Config
-
-    config = Config()
-    config.set_main_option("script_location", str(MIGRATIONS).replace("%", "%%"))
-    config.attributes["connection"] = connection
-    return config
-
-
-def upgrade(engine: Engine) -> None:
-    """Bring the tables to this version, all or nothing."""
-    from alembic import command
-
-    writer = engine.execution_options(**{_WRITES: True})
-    with writer.connect() as connection, _keys_unchecked(connection), connection.begin():
-        if not _is_current(connection):
-            command.upgrade(alembic_config(connection), "head")
-            if connection.dialect.name == "sqlite" and connection.exec_driver_sql("PRAGMA foreign_key_check").first():
-                raise UsageError("The database has rows that belong to nothing. It was left as it is; use a backup.")
-
-
-@contextmanager
-def _keys_unchecked(connection: Connection) -> Iterator[None]:
-    """SQLite alters a table by making it anew: with foreign keys on, dropping the old one would delete, by cascade,
-    every row that refers to it. The pragma counts only outside a transaction."""
-    plain = connection.connection.dbapi_connection
-    if connection.dialect.name != "sqlite" or plain is None:
-        yield
-        return
-    plain.execute("PRAGMA foreign_keys=OFF")
-    try:
-        yield
-    finally:
-        plain.execute("PRAGMA foreign_keys=ON")
-
-
-def check_revision(engine: Engine) -> None:
-    """Raise for tables of another version, with what to do."""
-    with engine.connect() as connection:
-        if not _is_current(connection):
-            raise UsageError(
-                "The database has the tables of an older benchmax. Start the server once; it brings them up."
-            )
-
-
-def _is_current(connection: Connection) -> bool:
-    """Whether the tables are of this version; refuses one this benchmax does not know."""
-    from alembic.migration import MigrationContext
-    from alembic.script import ScriptDirectory
-    from alembic.util import CommandError
-
-    found, scripts = MigrationContext.configure(connection).get_current_revision(), ScriptDirectory(str(MIGRATIONS))
-    try:
-        if found is not None:
-            scripts.get_revision(found)
-    except CommandError:
-        raise UsageError(
-            f"The database was written by a newer benchmax (tables {found}). Upgrade benchmax, or use another "
-            "data directory (BENCHMAX_DATA); this version leaves it as it is."
-        ) from None
-    return found == scripts.get_current_head()

@@ -21,7 +21,7 @@ from benchmax.envs.crm.org.salesforce import SalesforceOrg
 from benchmax.envs.crm.tasks import KINDS, make_rows
 from benchmax.envs.crm.tools import call_tool
 from benchmax.errors import EnvDefinitionError, UsageError
-from crm_world import SalesforceServer, problem, salesforce_server
+from salesforce_world import SalesforceServer, problem, salesforce_server
 
 
 @pytest.fixture(scope="module")

@@ -23,7 +23,7 @@ from benchmax.envs.types import Example, Transcript
 from benchmax.errors import EnvDefinitionError
 from benchmax.models.scripted import ScriptedModel
 from benchmax.rollouts import EnvHost, run_rollout
-from crm_world import examples
+from salesforce_world import examples
 from ready_world import demonstrator, play_all
 
 SOAK = pytest.param(200, marks=pytest.mark.slow)

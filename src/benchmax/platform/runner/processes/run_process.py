@@ -17,11 +17,11 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from benchmax.envs.remote.process_limits import PASSED_ON
 from benchmax.files.logs import open_log
 from benchmax.files.temp_dirs import remove_orphaned_dirs
 from benchmax.platform.runner.children.child_files import PROCESS_FILE, read_child_file, write_child_file
 from benchmax.platform.runner.processes import process_ids, process_tags
+from benchmax.platform.runner.processes.inherited_variables import inherited_variables
 from benchmax.platform.runner.processes.parent_watch import Policy, fifo_path
 from benchmax.platform.runner.processes.process_ids import Process
 
@@ -29,28 +29,6 @@ GRACE_SECONDS = 10.0
 """From SIGTERM to SIGKILL."""
 SETUP_SECONDS = 1_200.0
 """A child that says nothing for so long while it prepares is hung: packages are installed, a model is fetched."""
-
-_PREFIXES = ("LC_", "CUDA_", "NVIDIA_", "OMP_", "GOMP_", "MKL_", "KMP_", "ONEDNN_", "PYTORCH_", "PIP_", "UV_")
-_NAMES = PASSED_ON | {
-    "BENCHMAX_HOME",
-    "BENCHMAX_ENV_MEMORY",
-    "BENCHMAX_SANDBOX_INSIST",
-    "BENCHMAX_SANDBOX_READ",
-    "HF_HOME",
-    "HF_HUB_OFFLINE",
-    "HF_ENDPOINT",
-    "XDG_CACHE_HOME",
-    "TMPDIR",
-    "PYENV_ROOT",
-    "TINKER_BASE_URL",
-}
-
-
-def child_environment(extra: Mapping[str, str] | None = None) -> dict[str, str]:
-    """What a run's processes see of the runner's variables: where things are, never a key."""
-    kept = {name: value for name, value in os.environ.items() if name in _NAMES or name.startswith(_PREFIXES)}
-    # An environment that uses the SDK must not start a platform of its own.
-    return {**kept, "PYTHONUNBUFFERED": "1", "BENCHMAX_NO_AUTO_START": "1", **(extra or {})}
 
 
 class Member(NamedTuple):
@@ -100,7 +78,7 @@ class RunProcess:
                     pass_fds=[theirs],
                     start_new_session=True,
                     cwd=run_dir,
-                    env=child_environment({**(variables or {}), process_tags.VARIABLE: str(run_dir)}),
+                    env=inherited_variables({**(variables or {}), process_tags.VARIABLE: str(run_dir)}),
                     stdin=subprocess.DEVNULL,
                     stdout=output,
                     stderr=output,
