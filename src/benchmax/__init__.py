@@ -53,11 +53,11 @@ if TYPE_CHECKING:
     from benchmax.rollouts.groups import run_batch as run_batch
     from benchmax.rollouts.groups import run_group as run_group
     from benchmax.rollouts.host import EnvHost as EnvHost
-    from benchmax.rollouts.rollout_log import read_rollouts as read_rollouts
     from benchmax.rollouts.play import run_rollout as run_rollout
     from benchmax.rollouts.record import Rollout as Rollout
     from benchmax.rollouts.record import Termination as Termination
     from benchmax.rollouts.replay import replay as replay
+    from benchmax.rollouts.rollout_log import read_rollouts as read_rollouts
     from benchmax.rollouts.settings import RolloutSettings as RolloutSettings
 
     __version__: str

@@ -20,8 +20,8 @@ from benchmax.models.base import ModelClient
 from benchmax.models.scripted import ScriptedModel
 from benchmax.rollouts.groups import run_groups
 from benchmax.rollouts.host import EnvHost
-from benchmax.rollouts.rollout_log import RolloutLog, latest_rollouts
 from benchmax.rollouts.record import Rollout
+from benchmax.rollouts.rollout_log import RolloutLog, latest_rollouts
 from benchmax.rollouts.settings import RolloutSettings
 
 if TYPE_CHECKING:

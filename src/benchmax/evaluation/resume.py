@@ -23,8 +23,8 @@ from benchmax.files.atomic import write_json
 from benchmax.files.digests import file_sha256
 from benchmax.models.base import Sampling
 from benchmax.models.registry import GOLD, located_model
-from benchmax.rollouts.rollout_log import read_rollouts
 from benchmax.rollouts.record import Rollout
+from benchmax.rollouts.rollout_log import read_rollouts
 from benchmax.rollouts.settings import RolloutSettings
 
 if TYPE_CHECKING:

@@ -14,10 +14,10 @@ Nothing here knows which model answers, or what rollouts are used for.
 
 from benchmax.rollouts.groups import run_batch, run_group, run_groups
 from benchmax.rollouts.host import EnvHost
-from benchmax.rollouts.rollout_log import RolloutLog, latest_rollouts, read_rollouts
 from benchmax.rollouts.play import run_rollout
 from benchmax.rollouts.record import Failure, Rollout, Termination
 from benchmax.rollouts.replay import replay
+from benchmax.rollouts.rollout_log import RolloutLog, latest_rollouts, read_rollouts
 from benchmax.rollouts.settings import RolloutSettings
 
 __all__ = [

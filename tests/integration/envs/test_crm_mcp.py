@@ -8,8 +8,8 @@ import yaml
 from benchmax.envs.crm.crm_env import CRMEnvInProcess, CRMEnvLocal, CRMEnvSkypilot, workdir_of
 from benchmax.envs.types import Example
 from benchmax.models.scripted import ScriptedModel
-from salesforce_world import examples
 from ready_world import play_all
+from salesforce_world import examples
 
 
 async def test_solutions_score_on_servers_of_their_own():

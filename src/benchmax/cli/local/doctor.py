@@ -20,8 +20,8 @@ from benchmax.cli.exit_codes import FAILED
 from benchmax.cli.output import Json, print_json, safe, stderr
 from benchmax.errors import BenchmaxError
 from benchmax.inference.weights.store import list_models
-from benchmax.platform.sdk.client import TrainerClient
 from benchmax.platform.sdk.auto_start import local_url
+from benchmax.platform.sdk.client import TrainerClient
 from benchmax.platform.sdk.credentials import named_url
 from benchmax.sandbox import capabilities
 

@@ -17,9 +17,9 @@ from typing import Annotated, Any, TypeVar
 import typer
 
 from benchmax import limits
-from benchmax.cli.local.signal_report import print_signal, signal_in
-from benchmax.cli.local.models import open_named
 from benchmax.cli.exit_codes import FAILED, INTERRUPTED
+from benchmax.cli.local.models import open_named
+from benchmax.cli.local.signal_report import print_signal, signal_in
 from benchmax.cli.output import Json, print_json, safe, stderr, stdout
 from benchmax.cli.progress import progress
 from benchmax.cli.project import ApiKeyVar, BaseUrl, EnvArgs, Lenient, Sandbox, refuse_server_without_model
@@ -34,9 +34,9 @@ from benchmax.evaluation.report import by_example
 from benchmax.evaluation.resume import CONFIG, EvalSpec, read_config, require_new, resumable
 from benchmax.models.registry import GOLD, is_scripted
 from benchmax.rollouts.host import EnvHost
-from benchmax.rollouts.rollout_log import latest_rollouts
 from benchmax.rollouts.record import Rollout
 from benchmax.rollouts.replay import replay as replay_rollouts
+from benchmax.rollouts.rollout_log import latest_rollouts
 
 T = TypeVar("T")
 

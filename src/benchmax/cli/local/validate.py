@@ -13,8 +13,8 @@ from typing import Annotated
 import typer
 from rich.table import Table
 
-from benchmax.cli.local.signal_report import print_signal, signal_of
 from benchmax.cli.exit_codes import FAILED
+from benchmax.cli.local.signal_report import print_signal, signal_of
 from benchmax.cli.output import Json, print_json, safe, shorten, stderr, visible
 from benchmax.cli.platform.validate_remote import RemotePlay
 from benchmax.cli.progress import fetching

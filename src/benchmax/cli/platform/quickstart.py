@@ -24,8 +24,8 @@ from benchmax.cli.platform.up import sign_in_link
 from benchmax.cli.platform.watch import follow, shown
 from benchmax.envs.arithmetic.arithmetic_env import ArithmeticEnv
 from benchmax.envs.datasets.split import hold_out
-from benchmax.platform.sdk.client import TrainerClient
 from benchmax.platform.sdk.auto_start import local_url
+from benchmax.platform.sdk.client import TrainerClient
 from benchmax.platform.sdk.credentials import named_url
 from benchmax.platform.sdk.upload import upload_training_run
 from benchmax.trainer.display.view import sparkline

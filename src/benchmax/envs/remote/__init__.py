@@ -3,10 +3,10 @@
     async with EnvHost(await open_remote_env(bundle, processes=4)) as host:
         rollouts = await run_batch(host, examples, model)
 
-`RemoteEnv` (`proxy`) has the hooks of the environment it stands for; everything above it works unchanged. `process_pool`
-keeps the processes running, `process` is one of them, `child` starts and ends it under a `reaper` or in a sandbox, `routing`
-keeps siblings together, and `wire` is the protocol: JSON over a private socket, so that nothing of a child is ever
-unpickled here. `output_lines` reads what a child prints. The child runs
+`RemoteEnv` (`proxy`) has the hooks of the environment it stands for; everything above it works unchanged.
+`process_pool` keeps the processes running, `process` is one of them, `child` starts and ends it under a `reaper` or in
+a sandbox, `routing` keeps siblings together, and `wire` is the protocol: JSON over a private socket, so that nothing of
+a child is ever unpickled here. `output_lines` reads what a child prints. The child runs
 `benchmax.bundle.environment_process`. `open_environment` opens an environment that settings name.
 
 Covered

@@ -19,10 +19,10 @@ from benchmax.envs.datasets.load import LENIENT, DatasetReport, ExampleSet
 from benchmax.envs.datasets.readers import Source, named_rows, source_name
 from benchmax.envs.demonstration import remote_script
 from benchmax.envs.loading import find_rows, means_own_rows
-from benchmax.envs.remote.process_pool import EnvPool
 from benchmax.envs.remote.preprocess import preprocess
 from benchmax.envs.remote.process import Output, ProcessSpec
 from benchmax.envs.remote.process_limits import Confinement, ProcessLimits, code_paths
+from benchmax.envs.remote.process_pool import EnvPool
 from benchmax.envs.remote.routing import deciding_hook, routing_key
 from benchmax.envs.types import Example, Messages, RewardValue, ToolCall, ToolDefinition
 from benchmax.errors import ConfigError, EnvDefinitionError

@@ -13,7 +13,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from benchmax.platform.sdk import launch_args_table
-from benchmax.platform.sdk.sync_and_async import iterator, procedure, request
 from benchmax.platform.sdk.requests import (
     accounts,
     checkpoints,
@@ -24,6 +23,7 @@ from benchmax.platform.sdk.requests import (
     runs,
     uploads,
 )
+from benchmax.platform.sdk.sync_and_async import iterator, procedure, request
 from benchmax.platform.sdk.transport import AsyncConnection, Connection
 
 if TYPE_CHECKING:

@@ -5,10 +5,10 @@ from __future__ import annotations
 from benchmax import config
 from benchmax.platform.sdk import credentials
 from benchmax.platform.sdk.credentials import TokenProvider
-from benchmax.platform.sdk.sync_and_async import procedure
 from benchmax.platform.sdk.requests import played_rollouts
 from benchmax.platform.sdk.requests.played_rollouts import ExampleValidation as ExampleValidation
 from benchmax.platform.sdk.requests.played_rollouts import ValidationResult as ValidationResult
+from benchmax.platform.sdk.sync_and_async import procedure
 from benchmax.platform.sdk.transport import AsyncConnection, Connection, Endpoint
 
 

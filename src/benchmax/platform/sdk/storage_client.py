@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from benchmax.platform.sdk.credentials import TokenProvider
-from benchmax.platform.sdk.sync_and_async import procedure
 from benchmax.platform.sdk.requests import uploads
+from benchmax.platform.sdk.sync_and_async import procedure
 from benchmax.platform.sdk.transport import AsyncConnection, Connection, Endpoint
 
 

@@ -8,8 +8,8 @@ from pathlib import Path
 from benchmax import metrics
 from benchmax.envs.reward_helpers import extract_completion_text, last_user_text
 from benchmax.files.jsonl import read_jsonl
-from benchmax.rollouts.rollout_log import read_rollouts
 from benchmax.rollouts.record import Rollout
+from benchmax.rollouts.rollout_log import read_rollouts
 from benchmax.trainer.rundir import read_metrics
 
 PAIRS = 3

@@ -23,8 +23,8 @@ from benchmax.envs.types import Example, Transcript
 from benchmax.errors import EnvDefinitionError
 from benchmax.models.scripted import ScriptedModel
 from benchmax.rollouts import EnvHost, run_rollout
-from salesforce_world import examples
 from ready_world import demonstrator, play_all
+from salesforce_world import examples
 
 SOAK = pytest.param(200, marks=pytest.mark.slow)
 
