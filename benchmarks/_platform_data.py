@@ -9,7 +9,7 @@ from pathlib import Path
 from sqlalchemy import func, insert, select, text
 from sqlalchemy.orm import Session
 
-from benchmax.platform.store.accounts import users
+from benchmax.platform.store.accounts import api_keys, users
 from benchmax.platform.store.database import Database
 from benchmax.platform.store.datadir import DataDir
 from benchmax.platform.store.runs import evals, rollouts, runs
@@ -56,7 +56,7 @@ def build(database: Database, data: DataDir, size: Size) -> str:
     """Fill an empty platform; gives a key that may read all of it."""
     with database.write() as session:
         owner = users.ensure_user(session, OWNER)
-        _, key = users.create_key(session, owner.id, scopes=("read",))
+        _, key = api_keys.create_key(session, owner.id, scopes=("read",))
     others = max(1, size.runs - 1)
     long = Shape(size.long_steps, size.points // 5 // size.long_steps, size.rollouts // 5)
     short = Shape(size.points * 4 // 5 // others // 20, 20, size.rollouts * 4 // 5 // others)

@@ -136,18 +136,18 @@ class ConsoleWorld(LiveServer):
 
     def link(self) -> str:
         """The address of a one-time sign-in."""
-        from benchmax.platform.store.accounts import users
+        from benchmax.platform.store.accounts import logins
 
         with self.database.write() as session:
-            return f"{self.url}/login?token={users.create_link(session, self.user_id)}"
+            return f"{self.url}/login?token={logins.create_link(session, self.user_id)}"
 
     def cookie(self) -> dict[str, str]:
         """A session, as Playwright's `add_cookies` takes it."""
         from benchmax.platform.server.security.authentication import COOKIE
-        from benchmax.platform.store.accounts import users
+        from benchmax.platform.store.accounts import logins
 
         with self.database.write() as session:
-            return {"name": COOKIE, "value": users.open_login(session, self.user_id), "url": self.url}
+            return {"name": COOKIE, "value": logins.open_login(session, self.user_id), "url": self.url}
 
     def add_run(
         self,

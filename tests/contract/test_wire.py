@@ -360,7 +360,7 @@ def test_a_wrong_key_is_401_with_an_error_text(live):
 
 def test_device_login_gives_a_token_that_works(live, owner, monkeypatch):
     # The second poll is too soon, however slow the machine.
-    monkeypatch.setattr("benchmax.platform.store.accounts.users.DEVICE_INTERVAL", 600)
+    monkeypatch.setattr("benchmax.platform.store.accounts.device_codes.DEVICE_INTERVAL", 600)
     client = httpx2.Client(base_url=live.url, timeout=SECONDS)
     code = client.post("/api/auth/device/code", json={"client_id": "castform-cli"}).json()
     assert {

@@ -15,7 +15,7 @@ import pytest
 
 from benchmax.net import ports
 from benchmax.platform.daemon import liveness
-from benchmax.platform.store.accounts import users
+from benchmax.platform.store.accounts import api_keys, users
 from benchmax.platform.store.runs import rollouts
 from benchmax.platform.store.uploads import blobs
 from runner_world import HERE, ended, get, is_running, launch, open_world, starts, steps, wait_until
@@ -34,7 +34,7 @@ class World:
             self.daemon = subprocess.Popen(words, stdout=log, stderr=log, env={**os.environ, "PYTHONPATH": str(HERE)})
         with self.database.write() as session:
             user = users.ensure_user(session, "a@example.org")  # whose runs `launch` makes
-            self.user, self.key = user.id, users.create_key(session, user.id)[1]
+            self.user, self.key = user.id, api_keys.create_key(session, user.id)[1]
         wait_until(lambda: liveness.server_url(self.data), 90)
 
     def pid(self, name):

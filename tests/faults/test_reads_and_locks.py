@@ -18,9 +18,9 @@ from benchmax.platform.server.security import last_uses
 from benchmax.platform.server.services.datasets import bounded_rows
 from benchmax.platform.server.services.runs.run_views import latest_step
 from benchmax.platform.store import database
-from benchmax.platform.store.accounts import users
+from benchmax.platform.store.accounts import logins, tokens
 from benchmax.platform.store.runs import runs
-from benchmax.platform.store.tables import ApiKey
+from benchmax.platform.store.tables import ApiKey, Login
 from platform_world import LiveServer, make_run
 from runner_world import wait_until
 
@@ -38,9 +38,9 @@ def test_reads_do_not_wait_for_a_locked_database(world):
     user_id, _ = world.user("web@example.org")
     with world.database.write() as session:
         run_id = make_run(session, "me@example.org").id
-        cookie = users.open_login(session, user_id)
+        cookie = logins.open_login(session, user_id)
     with world.database.write() as session:
-        for row in session.query(users.Login):
+        for row in session.query(Login):
             row.last_seen = time.time() - 3600
     holder = sqlite3.connect(world.file, isolation_level=None)
     holder.execute("BEGIN IMMEDIATE")
@@ -59,7 +59,7 @@ def test_reads_do_not_wait_for_a_locked_database(world):
     while last_uses._waiting and time.monotonic() < deadline:
         time.sleep(0.05)
     with world.database.read() as session:
-        assert session.query(ApiKey).filter_by(digest=users.digest(key)).one().last_used > time.time() - 120
+        assert session.query(ApiKey).filter_by(digest=tokens.digest(key)).one().last_used > time.time() - 120
 
 
 def test_the_latest_step_does_not_go_backwards_while_a_run_works(world):

@@ -16,7 +16,7 @@ from pathlib import Path
 import httpx2
 import pytest
 
-from benchmax.platform.store.accounts import users
+from benchmax.platform.store.accounts import api_keys, logins, users
 from benchmax.platform.store.runs import events, metrics
 from platform_world import make_run
 from server_process import ServerProcess
@@ -40,7 +40,7 @@ class Server(ServerProcess):
         run = make_run(session, email)
         lines = [(step, "train", float(step), {"loss": 1.0, "reward/mean": step / 100}) for step in range(200)]
         metrics.record(session, run.id, [metrics.MetricLine(*line) for line in lines])
-        key, cookie = users.create_key(session, user.id)[1], users.open_login(session, user.id)
+        key, cookie = api_keys.create_key(session, user.id)[1], logins.open_login(session, user.id)
         return {"key": key, "cookie": cookie, "run": run.id, "path": f"/v1/train/runs/{run.id}/stream"}
 
     def processor_time(self):

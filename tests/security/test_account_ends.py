@@ -6,7 +6,7 @@ import pytest
 from sqlalchemy import func, select
 
 from benchmax.models.address_rules import AddressRules
-from benchmax.platform.store.accounts import users
+from benchmax.platform.store.accounts import logins, users
 from benchmax.platform.store.tables import BlobPath, Chunk, Corpus, Endpoint, Secret, Upload, Webhook
 from benchmax.platform.store.uploads import corpora
 from platform_world import LiveServer
@@ -22,7 +22,7 @@ def world(tmp_path_factory):
 
 def browser(world, user_id):
     with world.database.write() as session:
-        token = users.open_login(session, user_id)
+        token = logins.open_login(session, user_id)
     return world.client(cookies={"benchmax_session": token}, trust_env=False)
 
 
@@ -61,7 +61,7 @@ def test_signing_out_everywhere(world):
     _, other = world.user("out@example.org")
     with browser(world, user_id) as one, browser(world, user_id) as two, world.client(key) as program:
         with world.database.write() as session:
-            link = users.create_link(session, user_id)
+            link = logins.create_link(session, user_id)
         assert one.post("/v1/sign-out", json={}, headers={"Origin": world.url}).status_code == 200
         assert one.get("/v1/whoami").status_code == two.get("/v1/whoami").status_code == 401
         with world.client() as stranger:

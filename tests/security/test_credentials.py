@@ -8,9 +8,10 @@ import time
 import pytest
 
 from benchmax.platform.server.security import stream_watch
-from benchmax.platform.store.accounts import users
+from benchmax.platform.store.accounts import api_keys, logins, tokens
 from benchmax.platform.store.runs import runs
 from benchmax.platform.store.tables import ApiKey, BlobPath, DeviceCode, Upload
+from benchmax.platform.wire.values import SCOPES
 from platform_world import LiveServer, make_run
 from runner_world import wait_until
 
@@ -37,7 +38,7 @@ def device(world, approver):
 
 def key_id(world, key):
     with world.database.read() as session:
-        return users.find_key(session, key)[0].id
+        return api_keys.find_key(session, key)[0].id
 
 
 @pytest.mark.parametrize("scopes", [("admin",), ("admin", "read")])
@@ -47,8 +48,8 @@ def test_a_device_can_do_what_the_key_that_approved_it_can(world, scopes):
     token = answer.json()["access_token"]
     assert answer.json()["expires_in"] <= 2 * 86_400
     with world.database.read() as session:
-        made, _ = users.find_key(session, token)
-        parent, _ = users.find_key(session, key)
+        made, _ = api_keys.find_key(session, token)
+        parent, _ = api_keys.find_key(session, key)
         assert made.scopes == sorted(scopes)
         assert made.expires <= parent.expires
     with world.client(token) as client:
@@ -59,7 +60,7 @@ def test_a_device_can_do_what_the_key_that_approved_it_can(world, scopes):
 def test_a_person_who_signed_in_gives_a_device_everything(world):
     user_id, _ = world.user("person@example.org")
     with world.database.write() as session:
-        cookie = users.open_login(session, user_id)
+        cookie = logins.open_login(session, user_id)
     with world.client() as stranger, world.client(cookies={"benchmax_session": cookie}) as browser:
         asked = stranger.post("/api/auth/device/code", json={}).json()
         own = {"Origin": world.url}
@@ -68,7 +69,7 @@ def test_a_person_who_signed_in_gives_a_device_everything(world):
         body = {"grant_type": GRANT, "device_code": asked["device_code"]}
         token = stranger.post("/api/auth/device/token", json=body).json()["access_token"]
     with world.client(token) as client:
-        assert client.get("/v1/whoami").json()["scopes"] == sorted(users.SCOPES)
+        assert client.get("/v1/whoami").json()["scopes"] == sorted(SCOPES)
 
 
 def test_what_a_key_made_ends_with_it_down_to_the_last(world):
@@ -104,7 +105,7 @@ def test_a_device_approved_by_a_key_that_was_revoked_meanwhile_gets_nothing(worl
         body = {"grant_type": GRANT, "device_code": asked["device_code"]}
         assert stranger.post("/api/auth/device/token", json=body).json() == {"error": "access_denied"}
     with world.database.read() as session:
-        assert session.get(DeviceCode, users.digest(asked["device_code"])) is None
+        assert session.get(DeviceCode, tokens.digest(asked["device_code"])) is None
 
 
 def test_an_upload_address_ends_with_the_key_that_asked_for_it(world):
@@ -182,7 +183,7 @@ def test_a_key_makes_no_user_who_outlives_it(world, days, role):
 def test_an_administrator_who_signed_in_makes_another(world):
     user_id, _ = world.user("boss@example.org", role="admin")
     with world.database.write() as session:
-        cookie = users.open_login(session, user_id)
+        cookie = logins.open_login(session, user_id)
     body = {"name": "second@example.org", "password": "a long password", "role": "admin"}
     with world.client(cookies={"benchmax_session": cookie}) as browser:
         assert browser.post("/v1/users", json=body, headers={"Origin": world.url}).status_code == 201

@@ -4,7 +4,7 @@ import base64
 
 import pytest
 
-from benchmax.platform.store.accounts import users
+from benchmax.platform.store.accounts import api_keys
 from session_world import CounterEnv, bundled, fake_model
 
 
@@ -28,8 +28,8 @@ def rollout(llm):
 def test_a_key_is_not_forwarded_with_a_rollout(live, owner, elsewhere, form):
     user_id, key = owner
     with live.database.write() as session:
-        row, revoked = users.create_key(session, user_id)
-        users.revoke_key(session, user_id, row.id)
+        row, revoked = api_keys.create_key(session, user_id)
+        api_keys.revoke_key(session, user_id, row.id)
     given = form.format(key=key, revoked=revoked, anothers=live.user("other@example.org")[1])
     llm = {"base_url": elsewhere.base_url, "model": "m", "api_key": given}
     with live.client(key) as client:

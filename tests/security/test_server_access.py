@@ -13,8 +13,9 @@ from benchmax.platform.server import app
 from benchmax.platform.server.security import last_uses, passwords, scopes
 from benchmax.platform.server.security.scopes import ACCESS, AccessTable, routes_of
 from benchmax.platform.server.settings import ServerSettings
-from benchmax.platform.store.accounts import users
+from benchmax.platform.store.accounts import lockout, logins, tokens, users
 from benchmax.platform.store.tables import ApiKey, Audit, Base, Login
+from benchmax.platform.wire.values import SCOPES
 from living import content
 from platform_world import LiveServer
 
@@ -105,7 +106,7 @@ def test_no_route_is_in_two_lists_and_every_listed_route_exists(world):
 def test_scopes_decide_by_the_table(world):
     """Every route with a key of each scope: 403 exactly where the table says so."""
     world.settings.limits_per_hour["key"] = 1000
-    keys = {scope: world.user(f"{scope}@example.org", scopes=(scope,))[1] for scope in users.SCOPES}
+    keys = {scope: world.user(f"{scope}@example.org", scopes=(scope,))[1] for scope in SCOPES}
     for scope, key in keys.items():
         with world.client(key) as client:
             for method, path in routes_of(world.app):
@@ -228,7 +229,7 @@ def test_keys_are_shown_once_and_stored_as_digests(world):
     with world.database.read() as session:
         row = session.get(ApiKey, made["id"])
         assert row.last_used > time.time() - 60
-        assert row.digest == users.digest(text)
+        assert row.digest == tokens.digest(text)
     with world.database.engine.connect() as connection:
         found = [repr(connection.execute(table.select()).all()) for table in Base.metadata.sorted_tables]
     dump = "".join(found).encode() + b"".join(map(content, world.data.root.glob("platform.db*")))
@@ -243,7 +244,7 @@ def test_keys_are_shown_once_and_stored_as_digests(world):
 def signed_in(world):
     user_id, _ = world.user("web@example.org")
     with world.database.write() as session:
-        link = users.create_link(session, user_id)
+        link = logins.create_link(session, user_id)
     with world.client() as client:
         own = {"Origin": world.url}
         assert client.post("/login", json={"token": link}, headers=own).status_code == 200
@@ -254,7 +255,7 @@ def signed_in(world):
 def test_a_link_is_not_used_up_by_looking_at_it(world):
     user_id, _ = world.user("look@example.org")
     with world.database.write() as session:
-        link = users.create_link(session, user_id)
+        link = logins.create_link(session, user_id)
     with world.client() as client:
         for _ in range(3):
             page = client.get("/login", params={"token": link})
@@ -281,12 +282,12 @@ def test_logging_out_ends_the_session_everywhere(world, signed_in):
 def test_a_planted_session_id_is_not_taken_over(world):
     user_id, _ = world.user("fix@example.org")
     with world.database.write() as session:
-        link = users.create_link(session, user_id)
+        link = logins.create_link(session, user_id)
     with world.client(cookies={"benchmax_session": "planted"}) as client:
         client.post("/login", json={"token": link}, headers={"Origin": world.url})
         assert client.cookies.get("benchmax_session", domain="127.0.0.1") != "planted"
     with world.database.read() as session:
-        assert session.get(Login, users.digest("planted")) is None
+        assert session.get(Login, tokens.digest("planted")) is None
 
 
 @pytest.mark.timeout(400)  # slow on purpose: each of two dozen passwords costs a good part of a second
@@ -301,7 +302,7 @@ def test_passwords_are_argon2id_and_lock_after_ten_failures(world):
     assert check(world.database, "PW@example.org", "correct horse battery", "1.1.1.1")
     words = set()
     for email in ("pw@example.org", "nobody@example.org"):
-        for _ in range(users.LOCK_FAILURES):
+        for _ in range(lockout.LOCK_FAILURES):
             with pytest.raises(passwords.Refused) as caught:
                 check(world.database, email, "wrong", "1.1.1.1")
             words.add((caught.value.status_code, caught.value.detail))

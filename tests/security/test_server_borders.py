@@ -20,7 +20,7 @@ import benchmax.platform.server
 import benchmax.platform.store
 from benchmax.platform.server.security import last_uses
 from benchmax.platform.server.security.scopes import routes_of
-from benchmax.platform.store.accounts import users
+from benchmax.platform.store.accounts import logins, tokens
 from benchmax.platform.store.database import open_database
 from benchmax.platform.store.datadir import DataDir
 from benchmax.platform.store.runs import runs
@@ -39,7 +39,7 @@ def key(live):
 def session_cookie(live):
     user_id, _ = live.user("borders@example.org")
     with live.database.write() as session:
-        return {"benchmax_session": users.open_login(session, user_id)}
+        return {"benchmax_session": logins.open_login(session, user_id)}
 
 
 # S6
@@ -78,7 +78,7 @@ def test_a_cookie_alone_proves_nothing_but_our_own_page_may(live, key, session_c
 
 def test_reading_changes_nothing(live, key, monkeypatch):
     """Every GET, as a signed-in user; the rows stay the same."""
-    monkeypatch.setattr(users, "_USED_EVERY", 3600.0)  # the use of a key is noted, but not in the midst of this
+    monkeypatch.setattr(tokens, "TOUCH_SECONDS", 3600.0)  # the use of a key is noted, but not in the midst of this
     with live.database.write() as session:
         run = make_run(session, "borders@example.org").id
     with live.client(key) as client:

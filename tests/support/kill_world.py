@@ -19,7 +19,7 @@ from benchmax.net import ports
 from benchmax.platform.client import TrainerClient
 from benchmax.platform.daemon import control, liveness
 from benchmax.platform.daemon.options import Options
-from benchmax.platform.store.accounts import users
+from benchmax.platform.store.accounts import api_keys, users
 from benchmax.platform.store.database import open_database
 from benchmax.platform.store.datadir import DataDir
 from benchmax.platform.store.runs import evals, rollouts, runs
@@ -97,7 +97,7 @@ class Platform:
         self.database = open_database(self.data, None)
         with self.database.write() as session:
             user = users.ensure_user(session, "a@example.org")
-            self.key = users.create_key(session, user.id)[1]
+            self.key = api_keys.create_key(session, user.id)[1]
         self.client = TrainerClient(self.key, f"http://127.0.0.1:{self.options.port}")
         rows = [{"prompt": f"{number}?"} for number in range(ROWS)]
         self.files = asdict(

@@ -200,11 +200,11 @@ class LiveServer:
 
     def user(self, email="me@example.org", scopes=("read", "write", "admin"), role="member", days=None):
         """A user's id and a key of theirs."""
-        from benchmax.platform.store.accounts import users
+        from benchmax.platform.store.accounts import api_keys, users
 
         with self.database.write() as session:
             user = users.ensure_user(session, email, role)
-            return user.id, users.create_key(session, user.id, scopes=scopes, days=days)[1]
+            return user.id, api_keys.create_key(session, user.id, scopes=scopes, days=days)[1]
 
     def set_password(self, user_id, password):
         from benchmax.platform.server.security.passwords import hash_password

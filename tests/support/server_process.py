@@ -10,7 +10,7 @@ import httpx2
 import psutil
 
 from benchmax.net import ports
-from benchmax.platform.store.accounts import users
+from benchmax.platform.store.accounts import api_keys, users
 from benchmax.platform.store.database import open_database
 from benchmax.platform.store.datadir import DataDir
 from runner_world import wait_until
@@ -32,7 +32,7 @@ class ServerProcess:
         """A user's id and a key of theirs."""
         with self.database.write() as session:
             user = users.ensure_user(session, email)
-            return user.id, users.create_key(session, user.id)[1]
+            return user.id, api_keys.create_key(session, user.id)[1]
 
     def client(self, key=None, **more):
         headers = {"Authorization": f"Bearer {key}"} if key else {}

@@ -23,7 +23,7 @@ from benchmax.platform.daemon.backup import back_up
 from benchmax.platform.daemon.options import Options
 from benchmax.platform.runner.processes import process_ids
 from benchmax.platform.runner.supervisor import Supervisor
-from benchmax.platform.store.accounts import users
+from benchmax.platform.store.accounts import api_keys
 from benchmax.platform.store.database import open_database
 from benchmax.platform.store.datadir import DataDir
 from benchmax.platform.store.runs import events, runs
@@ -178,15 +178,15 @@ def local_key(data):
 def revoke_local_key(data):
     database = open_database(data)
     with database.write() as session:
-        key, user = users.find_key(session, local_key(data))
-        users.revoke_key(session, user.id, key.id)
+        key, user = api_keys.find_key(session, local_key(data))
+        api_keys.revoke_key(session, user.id, key.id)
     database.close()
 
 
 def local_key_works(data):
     database = open_database(data, data.database_url())
     with database.read() as session:
-        found = users.find_key(session, local_key(data))
+        found = api_keys.find_key(session, local_key(data))
     database.close()
     return found is not None
 

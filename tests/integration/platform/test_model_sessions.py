@@ -11,7 +11,7 @@ from aiohttp import web
 
 from benchmax import limits
 from benchmax.platform.server.services.streamed_reply import StreamedReply
-from benchmax.platform.store.accounts import users
+from benchmax.platform.store.accounts import api_keys
 from benchmax.platform.wire.models import ModelSessionRecord, RecordedCall
 from session_world import fake_model, supervised
 from training_world import store_tiny
@@ -183,8 +183,8 @@ def test_a_session_ends_with_the_key_that_opened_it(live, key):
     user_id, second = live.user("test_a_session_ends_with_the_key_that_opened_it@example.org")
     session = opened(live, second, "s")
     with live.database.write() as db:
-        row, _ = users.find_key(db, second)
-        users.revoke_key(db, user_id, row.id)
+        row, _ = api_keys.find_key(db, second)
+        api_keys.revoke_key(db, user_id, row.id)
     assert status_of(live, session["session_key"], "POST", "/v1/sessions/s/collect") == 401
     assert status_of(live, key, "POST", "/v1/sessions/s/collect") == 404
     _, short = live.user("short@example.org", days=0.001)

@@ -103,16 +103,16 @@ def test_a_dataset_tells_the_name_it_got(trainer):
 
 def test_a_password_is_changed_and_sessions_end(live):
     from benchmax.platform.server.security import passwords
-    from benchmax.platform.store.accounts import users
+    from benchmax.platform.store.accounts import logins
 
     user_id, key = live.user("password@example.org")
     live.set_password(user_id, "the first password")
     with live.database.write() as session:
-        opened = users.open_login(session, user_id)
+        opened = logins.open_login(session, user_id)
     with TrainerClient(api_key=key, base_url=live.url) as client:
         assert client.change_password("the first password", "the second password")["success"]
         with live.database.read() as session:
-            assert users.find_login(session, opened) is None
+            assert logins.find_login(session, opened) is None
         assert client.sign_out_everywhere(keys=True)["success"]
         client.list_runs()
     assert passwords.check_password(live.database, "password@example.org", "the second password", "") == user_id

@@ -23,8 +23,8 @@ from benchmax.platform.server.error_responses import Refused
 from benchmax.platform.server.security.rate_limits import Limiter
 from benchmax.platform.server.services.response_cache import ResponseCache
 from benchmax.platform.server.services.run_feed import Feeds
+from benchmax.platform.store.accounts import device_codes, users
 from benchmax.platform.store.accounts import user_admin as people
-from benchmax.platform.store.accounts import users
 from benchmax.platform.store.accounts.secrets import Vault
 from benchmax.platform.store.database import make_engine, open_database
 from benchmax.platform.store.datadir import DataDir
@@ -83,13 +83,13 @@ def test_a_database_url_that_cannot_be_read_is_refused_without_its_password():
 def test_a_removed_user_comes_in_by_no_door(store):
     with store.write() as session:
         user = users.ensure_user(session, "a@example.org")
-        token, row = users.create_device_code(session, "cli")
+        token, row = device_codes.create_device_code(session, "cli")
         row.user_id = user.id
         permit, _ = blobs.create_upload(session, user.id, "datasets/a.jsonl", "application/jsonl", 60.0)
     with store.write() as session:
         people.remove(session, people.find(session, user.id))
     with store.write() as session:
-        assert users.poll_device_code(session, token, "cli") == "invalid_grant"
+        assert device_codes.poll_device_code(session, token, "cli") == "invalid_grant"
         assert blobs.claim_upload(session, permit) is None
 
 

@@ -8,7 +8,7 @@ import pytest
 import sqlalchemy as sa
 
 from benchmax.errors import UsageError
-from benchmax.platform.store.accounts import users
+from benchmax.platform.store.accounts import api_keys, device_codes, logins, users
 from benchmax.platform.store.accounts.secrets import Vault
 from benchmax.platform.store.datadir import DataDir
 from benchmax.platform.store.runs import evals, events
@@ -24,53 +24,53 @@ from platform_world import make_run
 def test_keys_are_kept_as_digests_and_end(store):
     with store.write() as session:
         user = users.ensure_user(session, "A@Example.org ")
-        row, text = users.create_key(session, user.id, name="mine")
-        _, old = users.create_key(session, user.id, days=-1)
+        row, text = api_keys.create_key(session, user.id, name="mine")
+        _, old = api_keys.create_key(session, user.id, days=-1)
         assert users.by_email(session, "a@example.org").id == user.id
         with pytest.raises(UsageError, match="Scopes are"):
-            users.create_key(session, user.id, scopes=["root"])
+            api_keys.create_key(session, user.id, scopes=["root"])
     assert len(text) == 3 + 8 + 1 + 43
     with store.write() as session:
-        assert users.find_key(session, text)[1].id == user.id
-        assert users.find_key(session, old) is None
-        assert users.revoke_key(session, "usr_other", row.id) is None
-        users.revoke_key(session, user.id, row.id)
+        assert api_keys.find_key(session, text)[1].id == user.id
+        assert api_keys.find_key(session, old) is None
+        assert api_keys.revoke_key(session, "usr_other", row.id) is None
+        api_keys.revoke_key(session, user.id, row.id)
     with store.read() as session:
-        assert users.find_key(session, text) is None
+        assert api_keys.find_key(session, text) is None
 
 
 def test_links_work_once_and_sessions_end(store):
     with store.write() as session:
         user = users.ensure_user(session, "a@example.org")
-        token = users.create_link(session, user.id)
-        late = users.create_link(session, user.id, seconds=-1)
+        token = logins.create_link(session, user.id)
+        late = logins.create_link(session, user.id, seconds=-1)
     with store.write() as session:
-        assert users.use_link(session, token) == user.id
-        assert users.use_link(session, token) is None
-        assert users.use_link(session, late) is None
-        opened = users.open_login(session, user.id)
+        assert logins.use_link(session, token) == user.id
+        assert logins.use_link(session, token) is None
+        assert logins.use_link(session, late) is None
+        opened = logins.open_login(session, user.id)
     with store.write() as session:
-        found, _ = users.find_login(session, opened)
-        found.last_seen -= users.IDLE_SECONDS
+        found, _ = logins.find_login(session, opened)
+        found.last_seen -= logins.IDLE_SECONDS
     with store.write() as session:
-        assert users.find_login(session, opened) is None
+        assert logins.find_login(session, opened) is None
 
 
 def test_a_device_code_is_given_once_and_not_hurried(store, monkeypatch):
-    monkeypatch.setattr(users, "DEVICE_INTERVAL", 600)  # the second poll is too soon, however slow the machine
+    monkeypatch.setattr(device_codes, "DEVICE_INTERVAL", 600)  # the second poll is too soon, however slow the machine
     with store.write() as session:
         user = users.ensure_user(session, "a@example.org")
-        token, row = users.create_device_code(session, "castform-cli")
-        assert users.poll_device_code(session, token, "castform-cli") == "authorization_pending"
-        assert users.poll_device_code(session, token, "castform-cli") == "slow_down"
-        assert users.poll_device_code(session, token, "other") == "invalid_grant"
-        found = users.find_user_code(session, row.user_code.lower().replace("-", " "))
+        token, row = device_codes.create_device_code(session, "castform-cli")
+        assert device_codes.poll_device_code(session, token, "castform-cli") == "authorization_pending"
+        assert device_codes.poll_device_code(session, token, "castform-cli") == "slow_down"
+        assert device_codes.poll_device_code(session, token, "other") == "invalid_grant"
+        found = device_codes.find_user_code(session, row.user_code.lower().replace("-", " "))
         found.user_id = user.id
     with store.write() as session:
-        assert users.find_user_code(session, row.user_code) is None
-        assert users.poll_device_code(session, token, "castform-cli").user_id == user.id
+        assert device_codes.find_user_code(session, row.user_code) is None
+        assert device_codes.poll_device_code(session, token, "castform-cli").user_id == user.id
     with store.write() as session:
-        assert users.poll_device_code(session, token, "castform-cli") == "invalid_grant"
+        assert device_codes.poll_device_code(session, token, "castform-cli") == "invalid_grant"
 
 
 def test_an_upload_is_whole_or_absent(store, tmp_path):

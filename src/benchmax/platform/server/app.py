@@ -29,7 +29,7 @@ from benchmax.platform.server.server_services import ServerServices
 from benchmax.platform.server.services.live_sessions import reach_of
 from benchmax.platform.server.services.webhooks import Sender
 from benchmax.platform.server.settings import ServerSettings
-from benchmax.platform.store.accounts import users
+from benchmax.platform.store.accounts import api_keys, logins, users
 from benchmax.platform.store.accounts.user_admin import forget_removed
 from benchmax.platform.store.database import Database, open_database
 from benchmax.platform.store.uploads import unused_blobs
@@ -91,10 +91,10 @@ def prepare(settings: ServerSettings, database: Database) -> str:
                 "make a user with a password there (`create_user`), then serve here."
             )
         user = users.ensure_user(db, LOCAL_USER, role="admin")
-        link = users.create_link(db, user.id)
+        link = logins.create_link(db, user.id)
         known = str(read_object(settings.data.credentials).get("api_key", ""))
-        if users.find_key(db, known) is None:  # this machine has no key, or one of another database
-            _, key = users.create_key(db, user.id, name="this machine", scopes=SCOPES)
+        if api_keys.find_key(db, known) is None:  # this machine has no key, or one of another database
+            _, key = api_keys.create_key(db, user.id, name="this machine", scopes=SCOPES)
             write_text(settings.data.credentials, json.dumps({"url": base_url(settings), "api_key": key}), private=True)
     return f"{base_url(settings)}/login?token={link}"
 

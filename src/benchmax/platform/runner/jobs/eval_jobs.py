@@ -21,7 +21,7 @@ from benchmax.platform.runner.children.child_files import (
 from benchmax.platform.runner.ingest import EvalIngest
 from benchmax.platform.runner.jobs.job import LeasedJob
 from benchmax.platform.runner.jobs.preparation import FILES, place, prepare
-from benchmax.platform.store.accounts import users
+from benchmax.platform.store.accounts import api_keys
 from benchmax.platform.store.runs import evals, runs
 from benchmax.platform.store.tables import Endpoint, Eval, Secret
 from benchmax.platform.wire.values import RunStatus
@@ -88,7 +88,7 @@ class EvalJob(LeasedJob):
             raise NotFoundError("The endpoint to evaluate was removed. Choose another.")
         secret = db.get(Secret, endpoint.secret_id) if endpoint.secret_id else None
         key = self.vault.reveal(secret) if secret else ""
-        users.refuse_own_key(db, endpoint.base_url, key)
+        api_keys.refuse_own_key(db, endpoint.base_url, key)
         return {"base_url": endpoint.base_url, "model": endpoint.model}, key
 
 

@@ -14,7 +14,7 @@ from benchmax.platform.server.server_services import Services
 from benchmax.platform.server.services.models import check_elsewhere, endpoints_of, own_endpoint
 from benchmax.platform.server.services.shapes import shape
 from benchmax.platform.server.threads import Router
-from benchmax.platform.store.accounts import audit, users
+from benchmax.platform.store.accounts import api_keys, audit, users
 from benchmax.platform.store.accounts import secrets as vault
 from benchmax.platform.store.tables import Endpoint
 from benchmax.platform.wire import accounts as wire
@@ -45,7 +45,7 @@ def whoami(services: Services, caller: Caller) -> wire.WhoAmI:
 def list_keys(services: Services, caller: Caller) -> wire.KeyList:
     """Your keys, without the keys themselves."""
     with services.database.read() as db:
-        found = users.keys_of(db, caller.user_id)
+        found = api_keys.keys_of(db, caller.user_id)
     return wire.KeyList(keys=[shape(wire.KeyInfo, key, revoked=key.revoked is not None) for key in found])
 
 
@@ -58,7 +58,7 @@ def create_key(services: Services, caller: Caller, body: wire.KeyRequest) -> wir
         raise Refused(403, f"You do not have the scope {', '.join(sorted(beyond))} yourself.")
     with services.database.write() as db:
         parent = shown_key(db, caller)
-        row, text = users.create_key(
+        row, text = api_keys.create_key(
             db, caller.user_id, name=body.name, scopes=body.scopes, days=body.days, parent=parent
         )
         caller.note(db, "key.create", row.id, prefix=row.prefix, scopes=row.scopes)
@@ -69,7 +69,7 @@ def create_key(services: Services, caller: Caller, body: wire.KeyRequest) -> wir
 def revoke_key(services: Services, caller: Caller, key_id: Id) -> Success:
     """Revoke a key for good, and the keys it made."""
     with services.database.write() as db:
-        revoked = users.revoke_key(db, caller.user_id, key_id)
+        revoked = api_keys.revoke_key(db, caller.user_id, key_id)
         key = required(revoked, "You have no such key. `benchmax keys list` shows yours.")
         caller.note(db, "key.revoke", key_id, prefix=key.prefix)
     return Success(success=True, message="The key is revoked.")
@@ -115,7 +115,7 @@ def create_endpoint(services: Services, caller: Caller, body: EndpointRequest) -
     """Name an OpenAI-compatible server; its key is stored encrypted and never returned."""
     check_elsewhere(services.settings, body.base_url, "Its models need no endpoint: name them as they are.")
     with services.database.write() as db:
-        users.refuse_own_key(db, body.base_url, body.api_key or "")
+        api_keys.refuse_own_key(db, body.base_url, body.api_key or "")
         if any(each.name == body.name for each in endpoints_of(db, caller.user_id)):
             raise UsageError(f"You have an endpoint {body.name!r} already. Choose another name.")
         row = Endpoint(owner_id=caller.user_id, name=body.name, base_url=body.base_url, model=body.model)

@@ -18,7 +18,7 @@ from benchmax.platform.server.security.passwords import check_password, hash_pas
 from benchmax.platform.server.server_services import Address, Services
 from benchmax.platform.server.services.shapes import shape
 from benchmax.platform.server.threads import Router
-from benchmax.platform.store.accounts import audit, users
+from benchmax.platform.store.accounts import api_keys, audit, device_codes, logins, users
 from benchmax.platform.store.tables import ApiKey
 from benchmax.platform.wire import accounts as wire
 from benchmax.platform.wire.base import Success
@@ -69,21 +69,21 @@ def login(request: Request, services: Services, form: Annotated[dict[str, str], 
     services.limiter.hit("login", address)
     if "token" in form:
         with services.database.write() as db:
-            user_id = users.use_link(db, form["token"])
+            user_id = logins.use_link(db, form["token"])
         if user_id is None:
             raise Refused(401, "This link was used or is too old. `benchmax up` prints a new one, also while it runs.")
     else:
         user_id = check_password(services.database, form.get("email", ""), form.get("password", ""), address)
     with services.database.write() as db:
         if old := cookie_token(request.headers):
-            users.close_login(db, old)
-        token = users.open_login(db, user_id)
+            logins.close_login(db, old)
+        token = logins.open_login(db, user_id)
         audit.note(db, "login", user_id=user_id, actor="session", address=address)
     wants_page = "text/html" in request.headers.get("accept", "")
     response = RedirectResponse("/", 303) if wants_page else JSONResponse({"success": True})
     secure = request.url.scheme == "https" or (services.settings.public_url or "").startswith("https:")
     response.set_cookie(
-        COOKIE, token, max_age=int(users.LOGIN_SECONDS), httponly=True, samesite="lax", secure=secure, path="/"
+        COOKIE, token, max_age=int(logins.LOGIN_SECONDS), httponly=True, samesite="lax", secure=secure, path="/"
     )
     return response
 
@@ -94,7 +94,7 @@ def logout(request: Request, services: Services, caller: Caller) -> Response:
     token = cookie_token(request.headers)
     if token:
         with services.database.write() as db:
-            users.close_login(db, token)
+            logins.close_login(db, token)
             caller.note(db, "logout")
     response = JSONResponse({"success": True})
     response.delete_cookie(COOKIE, path="/")
@@ -115,7 +115,7 @@ def change_password(request: Request, services: Services, caller: Caller, body: 
     hashed = hash_password(body.new_password)
     with services.database.write() as db:
         users.set_password_hash(db, caller.user_id, hashed)
-        users.sign_out(db, caller.user_id, but=None if caller.key_id else cookie_token(request.headers))
+        logins.sign_out(db, caller.user_id, but=None if caller.key_id else cookie_token(request.headers))
         caller.note(db, "password.change")
     return Success(
         success=True, message=f"The password is {'changed' if has_one else 'set'}; every other session has ended."
@@ -126,8 +126,8 @@ def change_password(request: Request, services: Services, caller: Caller, body: 
 def sign_out_everywhere(services: Services, caller: Caller, body: wire.SignOut) -> Success:
     """End every login of yours, this one too; with `keys`, revoke every other API key as well."""
     with services.database.write() as db:
-        ended = users.sign_out(db, caller.user_id)
-        revoked = users.revoke_all(db, caller.user_id, but=caller.key_id) if body.keys else 0
+        ended = logins.sign_out(db, caller.user_id)
+        revoked = api_keys.revoke_all(db, caller.user_id, but=caller.key_id) if body.keys else 0
         caller.note(db, "logout.everywhere", sessions=ended, keys=revoked)
     return Success(success=True, message=f"{ended} sessions have ended, {revoked} keys are revoked.")
 
@@ -142,15 +142,15 @@ def device_code(
     """A code for the device, and one for its user to type."""
     services.limiter.hit("device", client_address(request.scope))
     with services.database.write() as db:
-        token, row = users.create_device_code(db, body.client_id, client_address(request.scope))
+        token, row = device_codes.create_device_code(db, body.client_id, client_address(request.scope))
     page = f"{address}/device"
     return wire.DeviceCodeAnswer(
         device_code=token,
         user_code=row.user_code,
         verification_uri=page,
         verification_uri_complete=f"{page}?user_code={row.user_code}",
-        expires_in=users.DEVICE_SECONDS,
-        interval=users.DEVICE_INTERVAL,
+        expires_in=device_codes.DEVICE_SECONDS,
+        interval=device_codes.DEVICE_INTERVAL,
     )
 
 
@@ -160,14 +160,14 @@ def device_token(request: Request, services: Services, body: wire.DeviceTokenReq
     if body.grant_type != DEVICE_GRANT:
         return _oauth_error("unsupported_grant_type")
     with services.database.write() as db:
-        found = users.poll_device_code(db, body.device_code, body.client_id)
+        found = device_codes.poll_device_code(db, body.device_code, body.client_id)
         if isinstance(found, str):
             return _oauth_error(found)
         assert found.user_id is not None
         parent = db.get(ApiKey, found.key_id) if found.key_id else None
-        if found.key_id and (parent is None or not users.works(parent)):
+        if found.key_id and (parent is None or not api_keys.works(parent)):
             return _oauth_error("access_denied")
-        row, text = users.create_key(
+        row, text = api_keys.create_key(
             db,
             found.user_id,
             name=f"device {found.user_code}",
@@ -187,7 +187,7 @@ def show_device(
     """Which device waits with this code, and where it asked from: look before you approve."""
     services.limiter.hit("device", caller.user_id)
     with services.database.read() as db:
-        return shape(wire.DeviceWaiting, required(users.find_user_code(db, user_code), _NO_DEVICE))
+        return shape(wire.DeviceWaiting, required(device_codes.find_user_code(db, user_code), _NO_DEVICE))
 
 
 @router.post("/api/auth/device/approve")
@@ -195,7 +195,7 @@ def approve_device(services: Services, caller: Caller, body: wire.DeviceApproval
     """Let the device that shows this code act as you, or not. Approved with a key, it can do what that key can."""
     services.limiter.hit("device", caller.user_id)
     with services.database.write() as db:
-        row = required(users.find_user_code(db, body.user_code), _NO_DEVICE)
+        row = required(device_codes.find_user_code(db, body.user_code), _NO_DEVICE)
         row.user_id, row.denied = (caller.user_id, False) if body.approve else (None, True)
         row.key_id = caller.key_id if body.approve else None
         caller.note(db, "device.approve" if body.approve else "device.deny", row.user_code)

@@ -15,7 +15,7 @@ from benchmax.platform.server.server_services import Services
 from benchmax.platform.server.services.models import check_elsewhere
 from benchmax.platform.server.services.shapes import shape
 from benchmax.platform.server.threads import Router
-from benchmax.platform.store.accounts import users, webhooks
+from benchmax.platform.store.accounts import api_keys, webhooks
 from benchmax.platform.store.tables import Delivery, Webhook
 from benchmax.platform.wire import webhooks as wire
 from benchmax.platform.wire.base import Success
@@ -36,7 +36,7 @@ def create_webhook(services: Services, caller: Caller, body: wire.WebhookRequest
     services.limiter.hit("webhook", caller.user_id)
     check_elsewhere(services.settings, body.url, "Give the address of the service to notify.")
     with services.database.write() as db:
-        users.refuse_own_key(db, body.url, "")
+        api_keys.refuse_own_key(db, body.url, "")
         row, secret = webhooks.create(db, services.vault, caller.user_id, body.url, body.events)
         # Not the whole address: what follows the host is a key at some services.
         caller.note(db, "webhook.create", row.id, host=urlsplit(body.url).hostname, events=row.events)

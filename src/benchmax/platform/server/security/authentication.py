@@ -18,7 +18,7 @@ from starlette.datastructures import Headers
 from benchmax.platform.server.error_responses import Refused
 from benchmax.platform.server.security import last_uses
 from benchmax.platform.server.services.model_sessions import ModelSessions
-from benchmax.platform.store.accounts import audit, users
+from benchmax.platform.store.accounts import api_keys, audit, logins, tokens
 from benchmax.platform.store.database import Database
 from benchmax.platform.store.tables import ApiKey, User
 from benchmax.platform.wire.values import SCOPES
@@ -88,23 +88,23 @@ def _by_credentials(database: Database, headers: Headers, address: str, note_use
 
 def _by_key(database: Database, token: str, address: str, note_use: bool) -> Principal:
     with database.read() as db:
-        found = users.find_key(db, token)
+        found = api_keys.find_key(db, token)
     if found is None:
         raise unauthenticated(_BAD_KEY)
     key, user = found
-    if note_use and users.needs_touch(key):
-        last_uses.note(database, key.id, lambda db: users.touch_key(db, key.id))
+    if note_use and tokens.needs_touch(key.last_used):
+        last_uses.note(database, key.id, lambda db: api_keys.touch_key(db, key.id))
     return Principal.of(user, key.scopes, f"key:{key.prefix}", address, key.id)
 
 
 def _by_login(database: Database, token: str, address: str, note_use: bool) -> Principal:
     with database.read() as db:
-        found = users.find_login(db, token)
+        found = logins.find_login(db, token)
     if found is None:
         raise Refused(401, "The session has ended. Sign in again.")
     opened, user = found
-    if note_use and users.login_needs_touch(opened):
-        last_uses.note(database, opened.digest, lambda db: users.touch_login(db, opened))
+    if note_use and tokens.needs_touch(opened.last_seen):
+        last_uses.note(database, opened.digest, lambda db: logins.touch_login(db, opened))
     return Principal.of(user, SCOPES, "session", address)
 
 
@@ -112,12 +112,12 @@ def _by_session_key(
     database: Database, sessions: ModelSessions, headers: Headers, path: str, address: str
 ) -> Principal | None:
     scheme, _, token = headers.get("authorization", "").partition(" ")
-    session = sessions.of_key(users.digest(token.strip())) if scheme.lower() == "bearer" else None
+    session = sessions.of_key(tokens.digest(token.strip())) if scheme.lower() == "bearer" else None
     if session is None or not f"{path}/".startswith(f"{SESSION_PATHS}{session.id}/"):
         return None
     with database.read() as db:
         opener, user = db.get(ApiKey, session.key_id), db.get(User, session.owner_id)
-    if opener is None or user is None or not users.works(opener):
+    if opener is None or user is None or not api_keys.works(opener):
         sessions.end(session.owner_id, session.id)
         return None
     return Principal.of(user, ("read", "write"), f"model session:{session.id}", address)
@@ -128,7 +128,7 @@ def shown_key(db: Session, principal: Principal) -> ApiKey | None:
     if principal.key_id is None:
         return None
     key = db.get(ApiKey, principal.key_id)
-    if key is None or not users.works(key):  # revoked since the request began
+    if key is None or not api_keys.works(key):  # revoked since the request began
         raise unauthenticated(_BAD_KEY)
     return key
 

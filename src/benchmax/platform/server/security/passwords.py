@@ -1,4 +1,4 @@
-"""Passwords: argon2id, one answer for every failure, a lock after `users.LOCK_FAILURES` of them."""
+"""Passwords: argon2id, one answer for every failure, a lock after `lockout.LOCK_FAILURES` of them."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from argon2.exceptions import InvalidHashError, VerificationError
 
 from benchmax.errors import UsageError
 from benchmax.platform.server.error_responses import Refused
-from benchmax.platform.store.accounts import users
+from benchmax.platform.store.accounts import lockout, users
 from benchmax.platform.store.database import Database
 
 _hasher = PasswordHasher()
@@ -27,18 +27,18 @@ def check_password(database: Database, email: str, password: str, address: str) 
     """The user's id; Refused, with the same message and in the same time, for an unknown user and a wrong password."""
     account = email.strip().lower()[:320]
     with database.read() as db:
-        locked = users.locked(db, account, address)
+        locked = lockout.locked(db, account, address)
         user = users.by_email(db, account)
     if locked:
-        seconds = users.LOCK_SECONDS
+        seconds = lockout.LOCK_SECONDS
         raise Refused(429, f"Too many wrong passwords. Try again in {seconds // 60} minutes.", Retry_After=str(seconds))
     hashed = user.password_hash if user else None
     good = _verify(hashed or _nobody(), password[:1000]) and hashed is not None
     with database.write() as db:
         if good and user is not None:
-            users.clear_failures(db, account, address)
+            lockout.clear_failures(db, account, address)
             return user.id
-        users.add_failure(db, account, address)
+        lockout.add_failure(db, account, address)
     raise Refused(401, "The address or the password is wrong.")
 
 

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 
 from benchmax import limits
 from benchmax.platform.server.error_responses import Refused
-from benchmax.platform.store.accounts import users
+from benchmax.platform.store.accounts import tokens
 
 _ALL_BYTES = 256 * limits.MIB
 """Of the calls kept of all sessions together."""
@@ -63,7 +63,7 @@ class ModelSessions:
     def open(self, session: ModelSession) -> str:
         """Open a session; returns its key, shown now and never again. The owner's last one of that name is ended."""
         text = f"sk_{secrets.token_hex(4)}_{secrets.token_urlsafe(32)}"
-        session.digest = users.digest(text)
+        session.digest = tokens.digest(text)
         with self._lock:
             self._make_room(session.owner_id, session.id)
             self._open[session.owner_id, session.id] = self._by_key[session.digest] = session

@@ -22,7 +22,7 @@ from benchmax.platform.server.error_responses import required
 from benchmax.platform.server.server_services import Services
 from benchmax.platform.server.services.live_sessions import reach_of
 from benchmax.platform.server.settings import ServerSettings
-from benchmax.platform.store.accounts import users
+from benchmax.platform.store.accounts import api_keys
 from benchmax.platform.store.tables import Endpoint, Secret
 from benchmax.platform.wire.rollout_requests import DEFAULT_MODEL, RolloutLlm
 
@@ -54,7 +54,7 @@ def choose(services: Services, user_id: str, llm: RolloutLlm) -> ChosenModel:
     if not llm.base_url or hosted or is_here(services.settings, llm.base_url):
         return choose_own(services, user_id, llm.model, hosted=hosted)
     with services.database.read() as db:
-        users.refuse_own_key(db, llm.base_url, llm.api_key)
+        api_keys.refuse_own_key(db, llm.base_url, llm.api_key)
     return ChosenModel(llm.model, llm.base_url, llm.api_key, llm.api_version)
 
 
@@ -127,7 +127,7 @@ def _reach(services: Services, db: Session, endpoint: Endpoint, note: str = "") 
         raise UsageError(f"The endpoint {endpoint.name!r} is this platform itself. Remove it; name its model instead.")
     secret = db.get(Secret, endpoint.secret_id) if endpoint.secret_id else None
     key = services.vault.reveal(secret) if secret is not None else ""
-    users.refuse_own_key(db, endpoint.base_url, key)
+    api_keys.refuse_own_key(db, endpoint.base_url, key)
     return ChosenModel(endpoint.model, endpoint.base_url, key, note=note)
 
 

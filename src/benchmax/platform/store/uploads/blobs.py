@@ -22,7 +22,8 @@ from sqlalchemy.orm import Session
 
 from benchmax.errors import UsageError
 from benchmax.files.atomic import TEMPORARY, replacing
-from benchmax.platform.store.accounts.users import create_token, digest, works
+from benchmax.platform.store.accounts.api_keys import works
+from benchmax.platform.store.accounts.tokens import create_token, digest
 from benchmax.platform.store.statements import get_locked, upsert
 from benchmax.platform.store.tables import ApiKey, Blob, BlobPath, Upload, User
 
