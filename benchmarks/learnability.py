@@ -22,7 +22,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from _twelve import TWELVE, rows
+from _twelve_environments import TWELVE, rows
 
 from benchmax.trainer.rundir import read_metrics
 
@@ -69,7 +69,7 @@ def play(name: str, seed: int, folder: Path, flags: list[str], tag: str) -> Resu
     """Train on one of the twelve as a newcomer does."""
     data = folder / f"{name}.jsonl"
     data.write_text("".join(json.dumps(row) + "\n" for row in rows(name)))
-    env = f"{Path(__file__).with_name('_twelve.py')}:{TWELVE[name][0].__name__}"
+    env = f"{Path(__file__).with_name('_twelve_environments.py')}:{TWELVE[name][0].__name__}"
     return train(name, seed, folder, [env, "--data", str(data), *flags], f"{tag}-{name}-{seed}")
 
 

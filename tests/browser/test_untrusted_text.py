@@ -107,9 +107,9 @@ def hostile_training() -> list[dict]:
 @pytest.fixture(scope="module")
 def hostile(world, tmp_path_factory):
     """A run whose every text is a payload, and runs, evals, endpoints and files named by them."""
+    from benchmax.platform.store.clean_text import clean
     from benchmax.platform.store.runs import evals, runs
     from benchmax.platform.store.tables import Endpoint
-    from benchmax.platform.store.text import clean
     from platform_world import make_run
 
     folder = write_run(

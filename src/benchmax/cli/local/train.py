@@ -14,7 +14,7 @@ from benchmax.cli.output import safe, shorten, stderr
 from benchmax.cli.project import EnvArgs, Lenient, Sandbox
 from benchmax.envs.loading import parse_env_args
 from benchmax.errors import ConfigError, UsageError
-from benchmax.trainer.display.pipes import ignoring_broken_pipes
+from benchmax.trainer.display.broken_pipes import ignoring_broken_pipes
 from benchmax.trainer.open_checkpoint import split_checkpoint
 
 if TYPE_CHECKING:

@@ -20,7 +20,7 @@ from benchmax.envs.code.answers import defines, final_code
 from benchmax.envs.code.levels import DEFAULT_LEVEL, LEVELS, make_rows
 from benchmax.envs.code.reward import Case, chance, read_cases, same, worth, written
 from benchmax.envs.code.run_python import run_python
-from benchmax.envs.code.runner import Outcome, Runner, Tally, check_sandbox
+from benchmax.envs.code.solution_runner import Outcome, Runner, Tally, check_sandbox
 from benchmax.envs.example_id import make_example
 from benchmax.envs.generated_tasks import TEXT, arguments_schema
 from benchmax.envs.required_columns import require_task

@@ -9,7 +9,7 @@ from typing import Any
 from benchmax import limits
 from benchmax.envs.code.answers import defines
 from benchmax.envs.code.reward import Case, same, written
-from benchmax.envs.code.runner import Outcome, Runner
+from benchmax.envs.code.solution_runner import Outcome, Runner
 from benchmax.sandbox import Result
 
 

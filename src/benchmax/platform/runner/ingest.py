@@ -30,11 +30,11 @@ from benchmax.platform.runner.children.child_files import read_child_file
 from benchmax.platform.runner.event_texts import CATEGORIES, event_text
 from benchmax.platform.store.accounts import webhooks
 from benchmax.platform.store.accounts.secrets import Vault
+from benchmax.platform.store.clean_text import clean, clean_json
 from benchmax.platform.store.database import Database
 from benchmax.platform.store.datadir import DataDir
 from benchmax.platform.store.runs import cursors, evals, events, ingested, rollouts, runs
 from benchmax.platform.store.runs import metrics as run_metrics
-from benchmax.platform.store.text import clean, clean_json
 from benchmax.platform.wire.values import ENDED
 from benchmax.rollouts.record import DEMONSTRATION
 

@@ -12,7 +12,7 @@ from benchmax import limits
 from benchmax.envs.code.code_env import CodeEnv
 from benchmax.envs.code.levels import LEVELS
 from benchmax.envs.code.reward import read_cases
-from benchmax.envs.code.runner import Runner
+from benchmax.envs.code.solution_runner import Runner
 from code_world import block, examples_of, rewarded
 
 MESSAGE = r'{"value":14}\n'

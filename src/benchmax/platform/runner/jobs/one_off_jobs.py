@@ -20,9 +20,9 @@ from benchmax.platform.runner.children.child_files import LAUNCH_FILE, REPORT_FI
 from benchmax.platform.runner.jobs.job import LeasedJob
 from benchmax.platform.runner.jobs.preparation import place
 from benchmax.platform.store import tables
+from benchmax.platform.store.clean_text import clean_json
 from benchmax.platform.store.queue import one_off_jobs
 from benchmax.platform.store.runs import runs
-from benchmax.platform.store.text import clean_json
 from benchmax.platform.wire.values import RunStatus
 
 REPORT_BYTES = 8 * 1024 * 1024

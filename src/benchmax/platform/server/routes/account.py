@@ -12,7 +12,7 @@ from benchmax.platform.server.routes.parameters import Id, Limit
 from benchmax.platform.server.security.authentication import Caller, shown_key
 from benchmax.platform.server.server_services import Services
 from benchmax.platform.server.services.models import check_elsewhere, endpoints_of, own_endpoint
-from benchmax.platform.server.services.shapes import shape
+from benchmax.platform.server.services.wire_shapes import shape
 from benchmax.platform.server.threads import Router
 from benchmax.platform.store.accounts import api_keys, audit, users
 from benchmax.platform.store.accounts import secrets as vault

@@ -14,7 +14,7 @@ from benchmax.platform.server.error_responses import Refused, required
 from benchmax.platform.server.routes.parameters import Cursor, Id, Limit
 from benchmax.platform.server.security.authentication import Caller
 from benchmax.platform.server.server_services import Services
-from benchmax.platform.server.services.shapes import shape
+from benchmax.platform.server.services.wire_shapes import shape
 from benchmax.platform.server.threads import Router, in_threads
 from benchmax.platform.store.tables import Chunk, Corpus
 from benchmax.platform.store.uploads import corpora

@@ -24,7 +24,7 @@ from benchmax.platform.server.services.datasets import dataset_files
 from benchmax.platform.server.services.datasets.preview import PREVIEW_ROWS, count_lines, has_row_per_line, reads_some
 from benchmax.platform.server.services.datasets.stored_rows import StoredRows
 from benchmax.platform.server.services.runs.launch_checks import row_reader
-from benchmax.platform.server.services.shapes import shape
+from benchmax.platform.server.services.wire_shapes import shape
 from benchmax.platform.server.threads import Router, in_threads, read_file
 from benchmax.platform.store.runs import runs
 from benchmax.platform.store.uploads import blobs, unused_blobs, uploads

@@ -15,7 +15,7 @@ from benchmax.platform.server.server_services import Services
 from benchmax.platform.server.services import catalogue, models
 from benchmax.platform.server.services.catalogue import Environment
 from benchmax.platform.server.services.datasets import dataset_files
-from benchmax.platform.server.services.shapes import shape
+from benchmax.platform.server.services.wire_shapes import shape
 from benchmax.platform.server.threads import Router
 from benchmax.platform.store.queue import one_off_jobs
 from benchmax.platform.store.tables import OneOffJob

@@ -17,7 +17,7 @@ from benchmax.platform.server.server_services import Address, Services
 from benchmax.platform.server.services import models
 from benchmax.platform.server.services.model_sessions import ModelSession
 from benchmax.platform.server.services.recorded_calls import recorded_answer
-from benchmax.platform.server.services.shapes import shape
+from benchmax.platform.server.services.wire_shapes import shape
 from benchmax.platform.server.threads import Router, in_threads
 from benchmax.platform.store.tables import ApiKey
 from benchmax.platform.wire import models as wire

@@ -16,7 +16,7 @@ from benchmax.platform.server.security.authentication import COOKIE, Caller, coo
 from benchmax.platform.server.security.middleware import client_address
 from benchmax.platform.server.security.passwords import check_password, hash_password
 from benchmax.platform.server.server_services import Address, Services
-from benchmax.platform.server.services.shapes import shape
+from benchmax.platform.server.services.wire_shapes import shape
 from benchmax.platform.server.threads import Router
 from benchmax.platform.store.accounts import api_keys, audit, device_codes, logins, users
 from benchmax.platform.store.tables import ApiKey

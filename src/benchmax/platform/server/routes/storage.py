@@ -16,7 +16,7 @@ from benchmax.platform.server.error_responses import Refused
 from benchmax.platform.server.routes.parameters import Limit, UploadPath, UploadPrefix, any_body
 from benchmax.platform.server.security.authentication import Caller
 from benchmax.platform.server.server_services import Address, Services
-from benchmax.platform.server.services.shapes import shape
+from benchmax.platform.server.services.wire_shapes import shape
 from benchmax.platform.server.threads import Router, in_threads, run_write
 from benchmax.platform.store.tables import Upload
 from benchmax.platform.store.uploads import blobs

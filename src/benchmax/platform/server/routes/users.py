@@ -8,7 +8,7 @@ from benchmax.platform.server.routes.parameters import Id
 from benchmax.platform.server.security.authentication import Caller, Principal, shown_key
 from benchmax.platform.server.security.passwords import hash_password
 from benchmax.platform.server.server_services import Services
-from benchmax.platform.server.services.shapes import shape
+from benchmax.platform.server.services.wire_shapes import shape
 from benchmax.platform.server.threads import Router
 from benchmax.platform.store.accounts import user_admin, users
 from benchmax.platform.store.tables import ApiKey, User

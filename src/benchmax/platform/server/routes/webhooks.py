@@ -13,7 +13,7 @@ from benchmax.platform.server.routes.parameters import Id
 from benchmax.platform.server.security.authentication import Caller
 from benchmax.platform.server.server_services import Services
 from benchmax.platform.server.services.models import check_elsewhere
-from benchmax.platform.server.services.shapes import shape
+from benchmax.platform.server.services.wire_shapes import shape
 from benchmax.platform.server.threads import Router
 from benchmax.platform.store.accounts import api_keys, webhooks
 from benchmax.platform.store.tables import Delivery, Webhook

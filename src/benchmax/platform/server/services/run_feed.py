@@ -15,7 +15,7 @@ from sqlalchemy.exc import SQLAlchemyError
 from starlette.concurrency import run_in_threadpool
 
 from benchmax.net.sse import ALIVE, encoded_event
-from benchmax.platform.server.services.shapes import shape
+from benchmax.platform.server.services.wire_shapes import shape
 from benchmax.platform.store.database import Database
 from benchmax.platform.store.runs import events, runs
 from benchmax.platform.store.tables import Event

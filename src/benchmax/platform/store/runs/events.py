@@ -13,8 +13,8 @@ from typing import Any
 from sqlalchemy import bindparam, func, select
 from sqlalchemy.orm import Session
 
+from benchmax.platform.store.clean_text import clean, clean_json
 from benchmax.platform.store.tables import Event, Run
-from benchmax.platform.store.text import clean, clean_json
 
 _LAST_ID = select(func.max(Event.id)).where(Event.run_id == bindparam("run_id"))
 SHOWN = ("lifecycle", "artifact", "diagnostic", "alert")

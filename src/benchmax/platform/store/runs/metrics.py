@@ -9,9 +9,9 @@ from typing import Any, NamedTuple
 from sqlalchemy import bindparam, delete, func, select
 from sqlalchemy.orm import Session
 
+from benchmax.platform.store.clean_text import clean
 from benchmax.platform.store.statements import upsert
 from benchmax.platform.store.tables import MetricName, MetricValue
-from benchmax.platform.store.text import clean
 
 _NAME_CHARS = 300
 

@@ -19,9 +19,9 @@ from sqlalchemy import Text, case, cast, func, select
 from sqlalchemy.orm import Session
 
 from benchmax.files.links import open_plain
+from benchmax.platform.store.clean_text import clean
 from benchmax.platform.store.runs.rollouts import matching, ordered
 from benchmax.platform.store.tables import RolloutRow
-from benchmax.platform.store.text import clean
 
 SEARCH_SECONDS = 2.0
 SEARCH_ROWS = 20_000

@@ -14,9 +14,9 @@ from sqlalchemy.orm import Session
 
 from benchmax.envs.reward_helpers import content_text, last_user_text
 from benchmax.files.links import open_plain
+from benchmax.platform.store.clean_text import clean, clean_json
 from benchmax.platform.store.statements import upsert
 from benchmax.platform.store.tables import EnvLog, RolloutRow
-from benchmax.platform.store.text import clean, clean_json
 
 PROMPT_CHARS = 500
 _MOST_CELLS = 20_000

@@ -10,10 +10,10 @@ from sqlalchemy import Text, bindparam, case, cast, delete, or_, select, update
 from sqlalchemy.orm import Session
 
 from benchmax.platform.store.accounts import webhooks
+from benchmax.platform.store.clean_text import clean
 from benchmax.platform.store.runs import events
 from benchmax.platform.store.statements import get_locked
 from benchmax.platform.store.tables import Event, Run, Secret
-from benchmax.platform.store.text import clean
 from benchmax.platform.wire.values import ENDED, RunStatus
 
 _BY_ID = select(Run).where(Run.id == bindparam("run_id"), Run.deleted.is_(None))  # asked with nearly every request

@@ -25,7 +25,7 @@ from benchmax.platform.server.services.datasets.stored_rows import StoredRows
 from benchmax.platform.server.services.runs import checkpoints, forks
 from benchmax.platform.server.services.runs.launch_checks import specs
 from benchmax.platform.server.services.runs.launch_sources import SOURCES, Sources, checked_sources
-from benchmax.platform.server.services.shapes import shape
+from benchmax.platform.server.services.wire_shapes import shape
 from benchmax.platform.server.threads import Router, in_threads, run_write
 from benchmax.platform.store.queue import jobs, one_off_jobs
 from benchmax.platform.store.runs import runs

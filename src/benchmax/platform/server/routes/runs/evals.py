@@ -14,7 +14,7 @@ from benchmax.platform.server.services import catalogue
 from benchmax.platform.server.services.live_sessions import reach_of
 from benchmax.platform.server.services.models import own_endpoint
 from benchmax.platform.server.services.runs import checkpoints
-from benchmax.platform.server.services.shapes import shape
+from benchmax.platform.server.services.wire_shapes import shape
 from benchmax.platform.server.threads import Router
 from benchmax.platform.store.queue import jobs
 from benchmax.platform.store.runs import evals, rollouts

@@ -19,7 +19,7 @@ from benchmax.platform.server.security.authentication import MaybeCaller, Princi
 from benchmax.platform.server.security.run_access import NOT_FOUND, VisibleRun
 from benchmax.platform.server.server_services import Services
 from benchmax.platform.server.services.runs.rollout_tokens import token_runs
-from benchmax.platform.server.services.shapes import shape
+from benchmax.platform.server.services.wire_shapes import shape
 from benchmax.platform.server.threads import Router
 from benchmax.platform.store.runs import comparisons, evals, rollout_search, rollouts, runs
 from benchmax.platform.store.tables import Run

@@ -26,10 +26,10 @@ from benchmax.platform.server.services.runs.launch_checks import specs
 from benchmax.platform.server.services.runs.run_logs import Process, Wanted
 from benchmax.platform.server.services.runs.run_views import run_infos
 from benchmax.platform.server.threads import Router
+from benchmax.platform.store.clean_text import clean_json
 from benchmax.platform.store.queue import one_off_jobs
 from benchmax.platform.store.runs import metrics, run_summaries, runs
 from benchmax.platform.store.tables import Run
-from benchmax.platform.store.text import clean_json
 from benchmax.platform.wire import runs as wire
 from benchmax.platform.wire.environments import RunDoctor
 

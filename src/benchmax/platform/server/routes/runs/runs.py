@@ -19,7 +19,7 @@ from benchmax.platform.server.security.run_access import RunId, VisibleRun, own_
 from benchmax.platform.server.server_services import Services
 from benchmax.platform.server.services.event_response import STREAM, event_response
 from benchmax.platform.server.services.runs.run_views import run_info, run_infos
-from benchmax.platform.server.services.shapes import shape
+from benchmax.platform.server.services.wire_shapes import shape
 from benchmax.platform.server.threads import Router
 from benchmax.platform.store.queue import jobs
 from benchmax.platform.store.runs import events, metrics, rollouts, runs

@@ -10,7 +10,7 @@ from typing import Any
 
 from benchmax.files import json_size
 from benchmax.files.links import read_plain
-from benchmax.platform.store.text import clean
+from benchmax.platform.store.clean_text import clean
 from benchmax.platform.wire.rollouts import TokenRun
 
 VOCABULARY = "vocabulary.json"

@@ -10,7 +10,7 @@ from sqlalchemy.orm import Session
 
 from benchmax.platform.server.security.authentication import Principal
 from benchmax.platform.server.services.runs.launch_checks import FINGERPRINT
-from benchmax.platform.server.services.shapes import shape
+from benchmax.platform.server.services.wire_shapes import shape
 from benchmax.platform.store.datadir import DataDir
 from benchmax.platform.store.runs import run_summaries
 from benchmax.platform.store.runs.run_summaries import RunSummary

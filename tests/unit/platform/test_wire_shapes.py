@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from pydantic import ValidationError
 
-from benchmax.platform.server.services.shapes import shape
+from benchmax.platform.server.services.wire_shapes import shape
 from benchmax.platform.store.tables import ApiKey, Event, RolloutRow, User
 from benchmax.platform.wire.accounts import KeyInfo, NewKey
 from benchmax.platform.wire.rollouts import RolloutItem

@@ -1,9 +1,9 @@
 """Whether the ready environments teach: each trained by its name, with no setting but the seed.
 
-    python benchmarks/ready.py                                            all, one after another, on this machine
-    python benchmarks/ready.py --only math crm --seeds 2 --parallel 4     some of them, together on a GPU
-    python benchmarks/ready.py --only math,crm,excel                      three of them in one run
-    python benchmarks/ready.py --keep DIR --out docs/results/ready        with the runs kept and the curves drawn
+    python benchmarks/ready_environments.py                    all, one after another, on this machine
+    … --only math crm --seeds 2 --parallel 4                   some of them, together on a GPU
+    … --only math,crm,excel                                    three of them in one run
+    … --keep DIR --out docs/results/ready                      with the runs kept and the curves drawn
 
 Printed for each: what the held-out tasks earn before, after the warm start alone and after training.
 """
