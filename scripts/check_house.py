@@ -1,4 +1,4 @@
-"""`make check`: what was won stays. Sizes of files and rooms, and no second spelling of what has a home.
+"""`make check`: what was won stays. Sizes of files and rooms, maps of rooms, and no second spelling of what has a home.
 
 A *home* is the one module that may do a thing; every other module imports it from there. The list below says what it
 looks like when somebody does it again.
@@ -6,6 +6,7 @@ looks like when somebody does it again.
 
 from __future__ import annotations
 
+import ast
 import re
 import sys
 from collections import Counter
@@ -15,6 +16,8 @@ from pathlib import Path
 SOURCE = Path(__file__).resolve().parent.parent / "src" / "benchmax"
 MOST_LINES = 450
 MOST_MODULES = 15
+LEAST_MAPPED = 3
+"""A room of fewer modules needs no map."""
 
 HOMES: tuple[tuple[str, str, tuple[str, ...]], ...] = (
     (
@@ -48,6 +51,19 @@ def complaints() -> Iterator[str]:
     for room, modules in rooms.items():
         if modules > MOST_MODULES:
             yield f"{room.relative_to(SOURCE)} has {modules} modules; at most {MOST_MODULES}. Make rooms in it."
+        if modules >= LEAST_MAPPED:
+            yield from unmapped(room)
+
+
+def unmapped(room: Path) -> Iterator[str]:
+    """What a room's docstring, its map, does not name."""
+    init = room / "__init__.py"
+    if not init.is_file():
+        return
+    named = set(re.findall(r"\w+", ast.get_docstring(ast.parse(init.read_text("utf-8"))) or ""))
+    inside = {path.stem for path in room.glob("*.py")} | {path.parent.name for path in room.glob("*/__init__.py")}
+    for name in sorted(inside - named - {"__init__", "__main__"}):
+        yield f"{init.relative_to(SOURCE)} does not name {name}. A room's docstring is its map: say what that is."
 
 
 def main() -> int:

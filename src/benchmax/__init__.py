@@ -7,9 +7,11 @@ envs          what an environment is, datasets, built-in environments; bundle: a
 models        what answers a prompt; inference: models on this machine; prompts: tools as text
 rollouts      playing and recording; rewards, rubrics: scoring
 doctor        examining an environment; evaluation: measuring a model; trainer: training one
+adapters      our environments in other trainers, and theirs as ours
+sandbox       untrusted code, confined; search: texts found by their words; net: addresses, ports, events over HTTP
 platform      the self-hosted server, its runner and its Python client; cli: the command line
 files         safe files; and single modules: errors, limits, metrics, plugins, config, profiles, extras, retries,
-              deadlines, cross_loop, memory, testing, published
+              deadlines, cross_loop, concurrency, memory, package_folders, testing, published
 """
 
 from __future__ import annotations

@@ -9,7 +9,7 @@ metadata        the manifest
 class_ids       the same environment packs into the same bytes; `fingerprint` recognises one that another client packed
 inspection      what a bundle would import; `pickle_names` reads that out of its pickle
 compatibility   whether this benchmax can run a bundle
-load            opening one, which runs its code
+load            opening one, which runs its code; errors: what can be wrong with it
 environment_process  the program inside the child process of a `RemoteEnv`
 venv            virtual environments for the packages of bundles; `interpreters` finds Pythons
 

@@ -7,6 +7,7 @@ An examination plays rollouts on real rows with prepared answers and records wha
 one small function each, turn the evidence into findings.
 
 examine               the entry points, from a class and rows to a `Diagnosis`; start reading here
+composed              the diagnosis of a composed environment, part by part
 evidence_collector    plays everything; `probe_player` plays answers, `probe_answers` and `lazy_strategies` write them,
                       `tool_arguments` makes calls, `recording_host` records hooks; `interpreter_watch` is a child
 evidence, findings    what was observed; what the doctor says about it; `quoting` words it

@@ -6,7 +6,7 @@ http            any OpenAI-compatible server; `chat_api` is its requests and rep
                 wrong, `text_tools` writes tools as text for servers that do not parse tool calls
 relay           where the platform's models are reached from inside a sandbox
 endpoints       a server that a user of the platform named; `address_rules` decides what may be connected to
-api_errors      errors as the OpenAI API reports them, for the servers of benchmax
+openai_error_bodies  errors as the OpenAI API reports them, for the servers of benchmax
 scripted        a model that says what it is told to
 
 Models that run on this machine are in `benchmax.inference`, above this room.

@@ -2,6 +2,7 @@
 
 functions     rewards for compute_reward and compute_group_reward; start reading here
 evaluate      one judge question at a time
+cache         adaptive rubrics kept in a file
 """
 
 from benchmax.rewards.rubric import Rubric

@@ -2,9 +2,9 @@
 
 index            opening an index and searching it: start here; memory_index: one without a file
 build            making one from a folder of texts or a MediaWiki dump; writer: the file while it is built
-schema           its tables
+schema           its tables; types: documents, hits, and the ports of an index
 sources          folders and dumps, as plain text
-corpora          opening an index by a name: a file, a folder, `platform:CORPUS`, or what an installed package adds
+open_corpus      opening an index by a name: a file, a folder, `platform:CORPUS`, or what an installed package adds
 platform_corpus  a corpus of the platform, searched over HTTP
 query            words of a query; filters: conditions on metadata; snippet, passages: parts of a text
 

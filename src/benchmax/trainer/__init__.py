@@ -18,7 +18,7 @@ config ─▶ loop ─▶ sampling ──groups of rollouts──▶ learning (a
     display         what people see
     config          the settings
     backend         other trainers, added by installed packages
-    tiny            a toy model for trials and tests
+    tiny_model      a toy model for trials and tests
 
 A run never needs the platform: it talks to the outside by its run directory and its events.
 """

@@ -1,4 +1,13 @@
-"""Every check, by what it looks at. Importing this registers them, in the order they are shown."""
+"""Every check, by what it looks at. Importing this registers them, in the order they are shown.
+
+    definition, hooks    the environment is built, sent elsewhere, and sets up and releases each rollout
+    dataset              rows are usable, enough and different
+    tools                tools can be called and do not hand out the answer
+    rewards, groups      rewards are numbers that depend on the answer; so are those of siblings
+    gold, exploits       a good answer earns, and nothing else does
+
+A new check is a function here, or in an installed package (`benchmax.checks`).
+"""
 
 # ruff: noqa: I001 - the order is meant
 from benchmax.doctor.checks import definition, dataset, tools, hooks, rewards, groups, gold, exploits

@@ -4,7 +4,7 @@ crm_env     the environments: in this process, on MCP servers here, on rented ma
 base        what they share: prompts, rows, levels, demonstrations
 reward      how an answer is scored
 tasks/      the kinds of tasks, with answers and solutions
-tools/      the 25 tools
+tools/      the 25 tools; mcp_server serves them to an MCP client
 org/        where the records are: SQLite, or a live Salesforce org
 soql/       the query languages
 company/    the generated company

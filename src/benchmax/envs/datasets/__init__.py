@@ -1,7 +1,8 @@
 """Rows of any source, checked and turned into examples. Start reading at `load`.
 
 load            rows to examples, with a report of what cannot be used
-readers         the sources, and `FORMATS`: the one table of file formats; `text_readers` reads JSON and CSV
+readers         the sources, and `FORMATS`: the one table of file formats; `text_readers` reads JSON and CSV, `hub`
+                datasets of Hugging Face
 rows            the rules for a row
 required_rows   the rows a training run accepts
 split           which rows are held out, or in which part

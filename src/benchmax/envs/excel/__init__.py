@@ -4,9 +4,9 @@ excel_env          the environments; start reading here
 base               what they share: prompts, rows, levels, demonstrations
 tools              the tools
 reward             how a workbook is scored
-row_shapes, levels/   rows and examples; generated tasks
+row_shapes, levels/   rows and examples, those of spreadsheetbench among them; generated tasks
 mcp_server, workdir/   the tools as an MCP server
-workbook_sandbox   workbooks are opened inside the sandbox alone
+workbook_sandbox   workbooks are opened inside the sandbox alone, by libreoffice_client too
 workbooks/         what runs there: recalculation, edits, text dumps
 """
 

@@ -6,8 +6,9 @@
 `RemoteEnv` (`proxy`) has the hooks of the environment it stands for; everything above it works unchanged.
 `process_pool` keeps the processes running, `process` is one of them, `child` starts and ends it under a `reaper` or in
 a sandbox, `routing` keeps siblings together, and `wire` is the protocol: JSON over a private socket, so that nothing of
-a child is ever unpickled here. `output_lines` reads what a child prints. The child runs
-`benchmax.bundle.environment_process`. `open_environment` opens an environment that settings name.
+a child is ever unpickled here. `process_limits` is what a child gets of the machine, `output_lines` reads what it
+prints, `preprocess` makes examples of rows in it. The child runs `benchmax.bundle.environment_process`.
+`open_environment` opens an environment that settings name.
 
 Covered
 - A process that dies (crash, `os._exit`, memory limit) fails the calls it had and is replaced; the others continue.

@@ -7,7 +7,7 @@
     forced_model        a model that says what it is given, in the tokens the trained model would sample
     supervised_steps    the supervised steps
     supervised_refresh  the same in the middle of a run that gets no further
-    known               what good and bad answers earn, and how probable good ones are
+    known_rewards       what good and bad answers earn, and how probable good ones are
 
 Held-out rows are never used here.
 """

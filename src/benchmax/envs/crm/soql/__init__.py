@@ -4,7 +4,7 @@ tokens     text → tokens
 syntax     what a query is, as dataclasses
 parser     tokens → a SOQL query
 sql        a SOQL query → SQL with parameters; every name is looked up in the schema, every value is bound
-calendar   date literals such as LAST_N_DAYS:30, as spans of time
+date_literals   TODAY, LAST_N_DAYS:30 and their like, as spans of days
 search     SOSL: text → a search, and which records it finds
 quoting    values → literals, for those who write queries
 

@@ -2,6 +2,8 @@
 
 `call_tool(org, name, arguments)` is the only way in: the in-process environment calls it directly, the MCP server in
 `workdir/` calls it for its clients.
+
+`registry` is the table of tools; `cases`, `agents`, `products`, `dates` and `queries` hold them by subject.
 """
 
 from benchmax.envs.crm.tools import agents, cases, dates, products, queries

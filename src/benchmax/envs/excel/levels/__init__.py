@@ -2,7 +2,9 @@
 
     make_rows("formulas", rows=1000, seed=0)
 
-`rows.py` lists the levels and makes their rows, `task.py` says what a task is; the other modules make them.
+`rows.py` lists the levels and makes their rows, `task.py` says what a task is. `tables.py`, `conditions.py`,
+`reports.py` and `manipulation.py` make them, with names from `words.py`; `distinguishing_inputs.py` finds the hidden
+inputs on which a formula that is nearly right goes wrong.
 """
 
 from benchmax.envs.excel.levels.rows import DEFAULT_LEVEL, LEVELS, ROWS, Level, make_rows

@@ -1,1 +1,3 @@
-"""Work for the runner: `jobs` and their leases, what is `waiting`, one-off jobs, and live sessions, which are files."""
+"""Work for the runner: `jobs` and their leases, what is `waiting`, `one_off_jobs`, and `live_sessions`, which are
+files.
+"""

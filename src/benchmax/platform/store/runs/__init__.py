@@ -1,4 +1,5 @@
 """Queries about runs and what they recorded: metrics, rollouts, events, evaluations.
 
-`ingested` replaces what is read again from a run's directory; `run_summaries` and `rollout_search` serve lists.
+`cursors` is how far a run's files were read, `ingested` forgets what is read again from them. `evals` holds evaluations
+outside training, `comparisons` lays two beside each other; `run_summaries` and `rollout_search` serve lists.
 """

@@ -1,5 +1,10 @@
 """Every table, one module for each subject; importing this package puts all of them into `Base.metadata`.
 
+    base               what every table is made of
+    accounts           users, keys, sign-ins, secrets, endpoints, the audit log; webhooks: who is notified
+    uploads            files and corpora
+    runs, queue        runs and what they recorded; work for the runner
+
 Times are Unix seconds; ids are random text, or counters where order matters. A change here needs a migration in
 `store/migrations`. Tables hold no queries: those are in the rooms beside this one.
 """

@@ -1,6 +1,8 @@
 """Algorithms: something to search, count or simulate, with parameters that make each task another.
 
 What is right is found by trying everything, or in another way than the solution: each checks the other.
+
+`texts.py`, `numbers.py` and `grids.py` hold them by what they work on.
 """
 
 from __future__ import annotations
