@@ -73,7 +73,7 @@ QUICK = $(BIN)/pytest -m 'not slow and not gpu'
 # the many quick files of tests/unit come last and no core waits for a long one.
 MANY  = --numprocesses 3 --dist loadfile --no-loadscope-reorder
 
-test: check .lanes/triton/.stamp ## everything that proves the code, in minutes; what is timed runs alone
+test: check .lanes/triton/.stamp ## all quick tests, in minutes; what is timed runs alone
 	$(QUICK) $(MANY) --ignore tests/load --ignore tests/browser
 	@# In a process of their own: the browser's driver keeps an event loop running in its thread.
 	$(QUICK) $(MANY) tests/browser
@@ -87,7 +87,7 @@ test: check .lanes/triton/.stamp ## everything that proves the code, in minutes;
 e2e: setup ## the commands a newcomer types, as a newcomer types them
 	$(BIN)/pytest tests/e2e
 
-bench: setup ## every number in the documents
+bench: setup ## the benchmarks behind the numbers in the documents
 	$(BIN)/python benchmarks/rollouts.py
 	$(BIN)/python benchmarks/engine.py --model "$$($(BIN)/benchmax models path smollm2-135m)" --device cpu --batches 1,8,64 --compare-generate
 	$(BIN)/python benchmarks/trainer.py --seeds 3
