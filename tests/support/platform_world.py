@@ -206,6 +206,10 @@ class LiveServer:
             user = users.ensure_user(session, email, role)
             return user.id, api_keys.create_key(session, user.id, scopes=scopes, days=days)[1]
 
+    def key_for(self, request):
+        """A key of a user whom no other test has."""
+        return self.user(f"{request.node.name}@example.org".replace("[", "-").replace("]", ""))[1]
+
     def set_password(self, user_id, password):
         from benchmax.platform.server.security.passwords import hash_password
         from benchmax.platform.store.accounts import users
@@ -270,3 +274,10 @@ def live(tmp_path_factory):
     """One server for the tests of a module."""
     with LiveServer(tmp_path_factory.mktemp("live")) as server:
         yield server
+
+
+@pytest.fixture
+def client(live, key):
+    """The API, called with the key of the module's user."""
+    with live.client(key) as client:
+        yield client

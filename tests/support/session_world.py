@@ -4,6 +4,8 @@ import json
 import threading
 from contextlib import contextmanager
 
+import pytest
+
 from benchmax.bundle import dump_bundle
 from benchmax.envs.base_env import BaseEnv
 from benchmax.envs.types import ToolDefinition
@@ -11,6 +13,7 @@ from benchmax.platform.runner.supervisor import Supervisor
 from benchmax.platform.store.queue import jobs
 from benchmax.platform.store.uploads.blobs import BlobStore
 from platform_world import LiveServer, make_run
+from training_world import store_tiny
 
 
 class CounterEnv(BaseEnv):
@@ -52,6 +55,17 @@ def supervised(folder, *, slots=("cpu:0",), **settings):
             boss.stop()
             thread.join(60)
             assert not thread.is_alive()
+
+
+@contextmanager
+def platform_with_a_model(tmp_path_factory):
+    """A platform at work on a machine that has one model, `toy`."""
+    with pytest.MonkeyPatch.context() as patch:
+        home = tmp_path_factory.mktemp("home")
+        store_tiny(home, "toy")
+        patch.setenv("BENCHMAX_HOME", str(home))
+        with supervised(tmp_path_factory.mktemp("live")) as server:
+            yield server
 
 
 def bundled(env_class, **options):

@@ -13,8 +13,7 @@ from benchmax import limits
 from benchmax.platform.server.services.streamed_reply import StreamedReply
 from benchmax.platform.store.accounts import api_keys
 from benchmax.platform.wire.models import ModelSessionRecord, RecordedCall
-from session_world import fake_model, supervised
-from training_world import store_tiny
+from session_world import fake_model, platform_with_a_model
 
 pytestmark = pytest.mark.timeout(300)
 
@@ -24,18 +23,13 @@ TOOLS = [{"type": "function", "function": {"name": "add", "description": "Adds."
 
 @pytest.fixture(scope="module")
 def live(tmp_path_factory):
-    """A platform whose machine has one model."""
-    with pytest.MonkeyPatch.context() as patch:
-        home = tmp_path_factory.mktemp("home")
-        store_tiny(home, "toy")
-        patch.setenv("BENCHMAX_HOME", str(home))
-        with supervised(tmp_path_factory.mktemp("live")) as server:
-            yield server
+    with platform_with_a_model(tmp_path_factory) as server:
+        yield server
 
 
 @pytest.fixture
 def key(live, request):
-    return live.user(f"{request.node.name}@example.org".replace("[", "-").replace("]", ""))[1]
+    return live.key_for(request)
 
 
 def opened(live, key, name="s", **asked):

@@ -10,7 +10,7 @@ import pytest
 from benchmax.platform.runner.ingest import Ingest
 from benchmax.platform.server.services.runs.rollout_tokens import token_runs
 from benchmax.platform.store.runs import rollout_search as outline
-from platform_world import LiveServer, make_run
+from platform_world import make_run
 
 EMAIL = "outline@example.org"
 
@@ -38,12 +38,6 @@ RECORDS = [
         tokens=[{"ids": [0, 1], "sampled": False}, {"ids": [2, 9], "sampled": True, "logprobs": [-0.1, -2.0]}],
     ),
 ]
-
-
-@pytest.fixture(scope="module")
-def live(tmp_path_factory):
-    with LiveServer(tmp_path_factory.mktemp("live")) as server:
-        yield server
 
 
 @pytest.fixture(scope="module")

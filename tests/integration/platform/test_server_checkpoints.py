@@ -13,15 +13,9 @@ from benchmax.platform.store.accounts import secrets as vault
 from benchmax.platform.store.queue import jobs, one_off_jobs
 from benchmax.platform.store.runs import evals, rollouts, runs
 from benchmax.platform.store.tables import Secret
-from platform_world import LiveServer, make_run
+from platform_world import make_run
 
 EMAIL = "check@example.org"
-
-
-@pytest.fixture(scope="module")
-def live(tmp_path_factory):
-    with LiveServer(tmp_path_factory.mktemp("live")) as server:
-        yield server
 
 
 @pytest.fixture

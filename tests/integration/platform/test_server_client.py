@@ -16,15 +16,9 @@ from benchmax.platform.exceptions import TrainerError
 from benchmax.platform.runner.supervisor import Supervisor
 from benchmax.platform.store.runs import rollouts
 from benchmax.platform.store.tables import Run
-from platform_world import LiveServer, make_run
+from platform_world import make_run
 
 CSV = "prompt,ground_truth\n" + "".join(f'"{n} + 1?",{n + 1}\n' for n in range(40))
-
-
-@pytest.fixture(scope="module")
-def live(tmp_path_factory):
-    with LiveServer(tmp_path_factory.mktemp("live")) as server:
-        yield server
 
 
 @pytest.fixture(scope="module")

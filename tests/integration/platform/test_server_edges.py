@@ -20,26 +20,14 @@ from benchmax.platform.sdk import credentials
 from benchmax.platform.store.queue import jobs
 from benchmax.platform.store.runs import evals, rollouts, runs
 from benchmax.platform.store.uploads import blobs
-from platform_world import LiveServer, make_run
+from platform_world import make_run
 
 EMAIL = "edges@example.org"
 
 
 @pytest.fixture(scope="module")
-def live(tmp_path_factory):
-    with LiveServer(tmp_path_factory.mktemp("live")) as server:
-        yield server
-
-
-@pytest.fixture(scope="module")
 def key(live):
     return live.user(EMAIL)[1]
-
-
-@pytest.fixture
-def client(live, key):
-    with live.client(key) as client:
-        yield client
 
 
 @pytest.fixture

@@ -17,7 +17,6 @@ from benchmax.platform.store.runs import runs
 from benchmax.platform.store.tables import OneOffJob
 from benchmax.platform.store.uploads.blobs import BlobStore
 from benchmax.platform.training_run import upload_training_run
-from platform_world import LiveServer
 from runner_world import drive
 from training_world import store_tiny
 
@@ -43,20 +42,8 @@ class Adder(BaseEnv):
 
 
 @pytest.fixture(scope="module")
-def live(tmp_path_factory):
-    with LiveServer(tmp_path_factory.mktemp("live")) as server:
-        yield server
-
-
-@pytest.fixture(scope="module")
 def key(live):
     return live.user("env@example.org")[1]
-
-
-@pytest.fixture
-def client(live, key):
-    with live.client(key) as client:
-        yield client
 
 
 @pytest.fixture

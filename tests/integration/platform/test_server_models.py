@@ -18,7 +18,7 @@ from benchmax.platform.server.settings import ServerSettings
 from benchmax.platform.validation import validate_env
 from benchmax.platform.wire.rollout_requests import RolloutLlm
 from platform_world import LiveServer
-from session_world import bundled, events_of, fake_model, supervised
+from session_world import bundled, events_of, fake_model, platform_with_a_model
 from training_world import store_tiny
 
 pytestmark = pytest.mark.timeout(300)
@@ -37,18 +37,13 @@ class PlainEnv(BaseEnv):
 
 @pytest.fixture(scope="module")
 def live(tmp_path_factory):
-    """A platform whose machine has one model."""
-    with pytest.MonkeyPatch.context() as patch:
-        home = tmp_path_factory.mktemp("home")
-        store_tiny(home, "toy")
-        patch.setenv("BENCHMAX_HOME", str(home))
-        with supervised(tmp_path_factory.mktemp("live")) as server:
-            yield server
+    with platform_with_a_model(tmp_path_factory) as server:
+        yield server
 
 
 @pytest.fixture
 def key(live, request):
-    return live.user(f"{request.node.name}@example.org".replace("[", "-").replace("]", ""))[1]
+    return live.key_for(request)
 
 
 def add_endpoint(live, key, name, url, model="upstream", api_key="sk-upstream"):

@@ -38,12 +38,6 @@ def key(live):
 
 
 @pytest.fixture
-def client(live, key):
-    with live.client(key) as client:
-        yield client
-
-
-@pytest.fixture
 def upload(live, key):
     def upload(path, content):
         with StorageClient(key, live.url) as storage:

@@ -13,27 +13,15 @@ import pytest
 from benchmax.platform.runner.supervisor import Supervisor
 from benchmax.platform.store.runs import metrics, rollouts, runs
 from benchmax.platform.store.tables import Delivery, Run
-from platform_world import LiveServer, make_run
+from platform_world import make_run
 from runner_world import drive, start_stub
 
 EMAIL = "runs@example.org"
 
 
 @pytest.fixture(scope="module")
-def live(tmp_path_factory):
-    with LiveServer(tmp_path_factory.mktemp("live")) as server:
-        yield server
-
-
-@pytest.fixture(scope="module")
 def key(live):
     return live.user(EMAIL)[1]
-
-
-@pytest.fixture
-def client(live, key):
-    with live.client(key) as client:
-        yield client
 
 
 @pytest.fixture

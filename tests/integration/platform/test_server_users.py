@@ -11,15 +11,9 @@ from benchmax.platform.store.datadir import DataDir
 from benchmax.platform.store.queue import jobs
 from benchmax.platform.store.runs import runs
 from benchmax.platform.store.tables import Audit
-from platform_world import LiveServer, make_run
+from platform_world import make_run
 
 NEW = {"name": "new@example.org", "password": "a long password", "role": "member"}
-
-
-@pytest.fixture(scope="module")
-def live(tmp_path_factory):
-    with LiveServer(tmp_path_factory.mktemp("live")) as server:
-        yield server
 
 
 @pytest.fixture
