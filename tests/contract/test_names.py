@@ -7,6 +7,8 @@ import inspect
 
 import pytest
 
+from documents_env import MyEnv
+
 NAMES = {
     "benchmax.envs.base_env": ["BaseEnv"],
     "benchmax.envs.types": [
@@ -81,32 +83,6 @@ def test_validate_env_keeps_its_signature():
     ]  # fmt: skip
 
 
-def my_env():
-    """The environment of the user's documents."""
-    import re
-
-    from benchmax.envs.base_env import BaseEnv
-    from benchmax.envs.reward_helpers import extract_completion_text
-
-    class MyEnv(BaseEnv):
-        system_prompt = "answer the question concisely. put your answer in <answer> tags."
-
-        async def list_tools(self):
-            return []
-
-        async def run_tool(self, rollout_id, tool_name, **tool_args):
-            return ""
-
-        async def compute_reward(self, rollout_id, messages, task, **kwargs):
-            text = extract_completion_text(messages)
-            match = re.search(r"<answer>(.*?)</answer>", text, re.DOTALL)
-            answer = match.group(1).strip().lower() if match else ""
-            expected = (task or {}).get("ground_truth", "").strip().lower()
-            return {"correct": 1.0 if answer == expected else 0.0}
-
-    return MyEnv
-
-
 ROWS = [{"prompt": f"what is {i}+{i}?", "ground_truth": str(2 * i)} for i in range(20)]
 
 
@@ -114,7 +90,7 @@ async def test_the_documents_environment_runs():
     from benchmax.models.scripted import ScriptedModel
     from benchmax.rollouts import EnvHost, run_batch
 
-    env = my_env()
+    env = MyEnv
     examples = [env.dataset_preprocess(row) for row in ROWS]
     async with EnvHost(env) as host:
         rollouts = await run_batch(host, examples, ScriptedModel("it is <answer>4</answer>"))
@@ -125,7 +101,7 @@ async def test_the_documents_environment_runs():
 def test_the_documents_environment_validates(capsys):
     from benchmax.platform.validation import validate_env
 
-    report = validate_env(my_env(), {}, ROWS)
+    report = validate_env(MyEnv, {}, ROWS)
     assert report, capsys.readouterr().out
     assert "validate_env passed: local" in capsys.readouterr().out
 
@@ -135,7 +111,7 @@ async def test_multi_turn_rows_score_the_new_answer_not_the_old_one():
     from benchmax.models.scripted import ScriptedModel
     from benchmax.rollouts import EnvHost, run_batch
 
-    env = my_env()
+    env = MyEnv
     row = {
         "messages": [
             {"role": "user", "content": "what is 1+1?"},
@@ -151,19 +127,19 @@ async def test_multi_turn_rows_score_the_new_answer_not_the_old_one():
 
 def test_preprocess_names_the_class_and_the_columns():
     with pytest.raises(ValueError, match=r"MyEnv\.dataset_preprocess needs one of the columns .*this row has question"):
-        my_env().dataset_preprocess({"question": "?"})
+        MyEnv.dataset_preprocess({"question": "?"})
 
 
 def test_preprocess_does_not_change_the_row():
     row = {"prompt": "q", "ground_truth": "a", "init_rollout_args": {"x": 1}}
-    example = my_env().dataset_preprocess(row)
+    example = MyEnv.dataset_preprocess(row)
     assert row == {"prompt": "q", "ground_truth": "a", "init_rollout_args": {"x": 1}}
     assert example["task"] == row
     assert example["init_rollout_args"] == {"x": 1}
 
 
 def test_playground_prepends_the_system_prompt_and_has_no_task():
-    env = my_env()
+    env = MyEnv
     example = env.playground_preprocess(prompt="hi")
     assert [m["role"] for m in example["prompt_messages"]] == ["system", "user"]
     assert example.get("task") is None
@@ -174,7 +150,7 @@ def test_playground_prepends_the_system_prompt_and_has_no_task():
 
 
 async def test_workspaces_are_refused_with_words_by_default(tmp_path):
-    env = my_env()()
+    env = MyEnv()
     with pytest.raises(NotImplementedError, match="override copy_to_workspace"):
         await env.copy_to_workspace("r", tmp_path)
 
@@ -182,7 +158,7 @@ async def test_workspaces_are_refused_with_words_by_default(tmp_path):
 async def test_tools_can_be_put_into_the_system_prompt():
     from benchmax.envs.types import ToolDefinition
 
-    class Tooled(my_env()):
+    class Tooled(MyEnv):
         async def list_tools(self):
             return [ToolDefinition("look", "Looks.")]
 

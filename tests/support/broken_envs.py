@@ -18,6 +18,7 @@ from benchmax.envs.example_id import make_example
 from benchmax.envs.reward_helpers import extract_completion_text, f1_score
 from benchmax.envs.types import ToolCall, ToolDefinition, Unscored
 from benchmax.errors import ToolError
+from documents_env import MyEnv
 
 CITIES = {
     "France": "Paris", "Italy": "Rome", "Spain": "Madrid", "Japan": "Tokyo", "Egypt": "Cairo", "Peru": "Lima",
@@ -715,25 +716,6 @@ BROKEN = [
 
 
 # --- good ones
-
-
-class MyEnv(BaseEnv):
-    """The environment of the user's own document."""
-
-    system_prompt = "answer the question concisely. put your answer in <answer> tags."
-
-    async def list_tools(self):
-        return []
-
-    async def run_tool(self, rollout_id, tool_name, **tool_args):
-        return ""
-
-    async def compute_reward(self, rollout_id, messages, task, **kwargs):
-        text = extract_completion_text(messages)
-        match = re.search(r"<answer>(.*?)</answer>", text, re.DOTALL)
-        answer = match.group(1).strip().lower() if match else ""
-        expected = (task or {}).get("ground_truth", "").strip().lower()
-        return {"correct": 1.0 if answer == expected else 0.0}
 
 
 class Notebook(Good):
