@@ -47,6 +47,7 @@ REWARD_SECONDS: Annotated[float, "seconds", "compute_reward, and compute_group_r
 RELEASE_SECONDS: Annotated[float, "seconds", "release_rollout"] = 30.0
 MODEL_SECONDS: Annotated[float, "seconds", "one model turn, retries included"] = 300.0
 REMOTE_SILENCE_SECONDS: Annotated[float, "seconds", "a server that trains and gives no sign of life is gone"] = 120.0
+CHECK_SECONDS: Annotated[float, "seconds", "one check of the doctor that a plug-in adds"] = 20.0
 ROLLOUT_SECONDS: Annotated[float, "seconds", "one rollout, unless set"] = 1_800.0
 
 # User code

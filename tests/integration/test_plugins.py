@@ -59,6 +59,11 @@ def test_environments_are_named_by_an_address(call):
     assert found["report"]["rollouts"] == 2
 
 
+def test_a_corpus_is_searched(call, tmp_path):
+    words = ("eval", "search", "--env-arg", "search=dictionary:5", "--model", "scripted:x", "-n", "1", "--json")
+    assert json.loads(call(*words, "--out", "e").stdout)["report"]["rollouts"] == 1
+
+
 def test_a_check_is_made_and_shown(call):
     lines = {line["id"]: line for line in json.loads(call("validate", "anagrams", "--json").stdout)["checks"]}
     assert lines["long-prompts"]["state"] == "passed"
@@ -77,8 +82,14 @@ def test_a_backend_trains(call, tmp_path):
 
 
 def test_a_broken_plugin_is_named_and_harms_nobody(call, python):
-    done = subprocess.run([python, "-m", "benchmax", "limits"], capture_output=True, text=True)
-    assert (done.returncode, "broken-plugin" in done.stderr) == (0, True)
+    done = subprocess.run([python, "-m", "benchmax", "--help"], capture_output=True, text=True)
+    assert (done.returncode, done.stderr.count("broken-plugin")) == (0, 1)
+    listed = subprocess.run([python, "-m", "benchmax", "env", "list", "--json"], capture_output=True, text=True)
+    assert {name: name in {each["name"] for each in json.loads(listed.stdout)} for name in ("anagrams", "broken")} == {
+        "anagrams": True,
+        "broken": False,
+    }
+    assert "broken-plugin" in listed.stderr
     named = call("env", "show", "broken", code=2).stderr
     assert "broken-plugin" in named
     assert "out of order" in named
@@ -98,9 +109,7 @@ def test_the_platform_lists_examines_and_trains_it(trainer):
     assert "broken" not in listed
     report = trainer.examine_environment("anagrams")
     assert {"long-prompts": "passed"}.items() <= {each["id"]: each["state"] for each in report["checks"]}.items()
-    run_id = trainer.launch_environment(
-        "anagrams", launcher_args={"backend": "imitate", "model": "words"}, eval_share=0.1
-    )
+    run_id = trainer.launch_environment("anagrams", launcher_args={"backend": "imitate"}, eval_share=0.1)
     run = wait_until(lambda: (run := trainer.get_run(run_id))["status"] in ENDED and run, 120)
     assert run["status"] == "complete", run["statusReason"]
     assert trainer.get_run_scalars(run_id, "train")["reward/mean"] == [{"step": 0, "value": 1.0}]

@@ -1,8 +1,8 @@
 """The command line: one file for each group of commands, no logic of its own.
 
-`app` lists the commands; `local` holds those of this machine, `platform` those of a platform. `output` and `tables`
-print, `exit_codes` has the numbers commands end with, `progress` shows how far something is, `project` finds the
-environment and rows that arguments name.
+`app` lists the commands, `plugin_commands` those of installed packages; `local` holds those of this machine, `platform`
+those of a platform. `output` and `tables` print, `exit_codes` has the numbers commands end with, `progress` shows how
+far something is, `project` finds the environment and rows that arguments name.
 """
 
 from __future__ import annotations
@@ -43,7 +43,6 @@ def _main() -> None:
     from benchmax.cli.output import stop
     from benchmax.errors import BenchmaxError, NotFoundError, UsageError
     from benchmax.extras import explain
-    from benchmax.memory import out_of_memory
 
     try:
         app_for(sys.argv[1:])()
@@ -52,18 +51,26 @@ def _main() -> None:
         stop(str(error), kind if isinstance(error, UsageError) else FAILED)
     except OSError as error:
         stop(_explain(error), AUTH if isinstance(error, PermissionError) and error.errno is None else FAILED)
-    except ImportError as error:
-        if (advice := explain(error)) is None:
+    except Exception as error:
+        if isinstance(error, ImportError) and (advice := explain(error)) is not None:
+            stop(advice, USAGE)
+        if (reason := _unexpected(error)) is None:
             raise
-        stop(advice, USAGE)
-    except (MemoryError, RuntimeError) as error:
-        if not out_of_memory(error):
-            raise
-        stop(
+        stop(reason, FAILED)
+
+
+def _unexpected(error: Exception) -> str | None:
+    """What to say of an error that is none of ours, if it is not a bug of ours either."""
+    from benchmax.cli.plugin_commands import failure
+    from benchmax.memory import out_of_memory
+
+    if out_of_memory(error):
+        return (
             "Out of memory. Use a smaller model, a smaller group (rollouts.group_size) or a shorter limit "
-            "(rollouts.max_new_tokens), or end what else uses the memory.",
-            FAILED,
+            "(rollouts.max_new_tokens), or end what else uses the memory."
         )
+    broken = failure(error)
+    return str(broken) if broken else None
 
 
 def _explain(error: OSError) -> str:

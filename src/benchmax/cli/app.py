@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import os
 from collections.abc import Sequence
 from importlib import import_module
@@ -11,8 +10,6 @@ from typing import Annotated, Any
 import typer
 
 from benchmax import plugins
-
-logger = logging.getLogger(__name__)
 
 COMMANDS = {
     "validate": "local.validate.validate",
@@ -59,6 +56,7 @@ GROUPS = {
     "wikipedia": "local.wikipedia.app",
 }
 """The groups of commands, likewise."""
+plugins.reserve("commands", {*COMMANDS, *GROUPS})
 
 
 def _version(asked: bool) -> None:
@@ -96,31 +94,24 @@ def app_for(words: Sequence[str]) -> typer.Typer:
         add_completion=True,
     )
     app.callback()(_main)
-    known = {*COMMANDS, *GROUPS, *plugins.entries("commands")}
+    added = plugins.entries("commands")
+    known = {*COMMANDS, *GROUPS, *added}
     wanted = {words[0]} if words and words[0] in known - {"help"} else known
     for name in filter(wanted.__contains__, COMMANDS):
         settings = _load("local.train.CONTEXT") if name == "train" else None
         app.command(name, context_settings=settings)(_load(COMMANDS[name]))
     for name in filter(wanted.__contains__, GROUPS):
         app.add_typer(_load(GROUPS[name]), name=name)
-    _add_plugins(app, wanted)
+    if added and wanted - {*COMMANDS, *GROUPS}:
+        from benchmax.cli.plugin_commands import add_commands
+
+        add_commands(app, [words[0]] if len(wanted) == 1 else None)
     return app
 
 
 def _load(place: str) -> Any:
     module, _, name = place.rpartition(".")
     return getattr(import_module(f"benchmax.cli.{module}"), name)
-
-
-def _add_plugins(app: typer.Typer, wanted: set[str]) -> None:
-    """Commands of installed packages; a built-in name is not replaced."""
-    for name, added in plugins.load_all("commands"):
-        if name in COMMANDS or name in GROUPS:
-            logger.warning("A plug-in has a command %r, which is one of benchmax's own. It is left out.", name)
-        elif name in wanted and isinstance(added, typer.Typer):
-            app.add_typer(added, name=name)
-        elif name in wanted:
-            app.command(name)(added)
 
 
 def __getattr__(name: str) -> typer.Typer:

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Iterator
+from concurrent.futures import Future
 from dataclasses import dataclass, replace
 from typing import TypeAlias
 
+from benchmax import limits
 from benchmax.doctor.evidence import Evidence
 from benchmax.doctor.findings import CheckLine, Finding, State, by_severity
-from benchmax.errors import describe_error
+from benchmax.errors import UsageError, describe_error
 
 Look: TypeAlias = Callable[[Evidence], Iterator[Finding]]
 Need: TypeAlias = Callable[[Evidence], str | None]
@@ -28,9 +31,12 @@ CHECKS: dict[str, Check] = {}
 
 
 def check(id: str, title: str, need: Need = lambda evidence: None) -> Callable[[Look], Look]:
-    """Register a check."""
+    """Register a check. Raises UsageError for an id that a check of another module has."""
 
     def register(look: Look) -> Look:
+        taken = CHECKS.get(id)
+        if taken is not None and taken.look.__module__ != look.__module__:
+            raise UsageError(f"{taken.look.__module__} has a check {id!r} already. Give this one another id.")
         CHECKS[id] = Check(id, title, look, need)
         return look
 
@@ -42,19 +48,37 @@ def run_checks(evidence: Evidence) -> tuple[list[Finding], list[CheckLine]]:
     findings: list[Finding] = []
     lines: list[CheckLine] = []
     for each in CHECKS.values():
-        found: list[Finding] = []
-        skipped = each.need(evidence) or ""
-        try:
-            looked = () if skipped else each.look(evidence)
-            found = by_severity([replace(finding, check=each.id) for finding in looked])
-        except Exception as error:
-            if each.look.__module__.startswith("benchmax."):
-                raise
-            skipped = f"the plug-in failed: {describe_error(error)}"
+        run = _run if each.look.__module__.startswith("benchmax.") else _run_added
+        found, skipped = run(each, evidence)
         findings += found
         state: State = "skipped" if skipped else found[0].severity if found else "passed"
         lines.append(CheckLine(each.id, each.title, state, skipped))
     return by_severity(findings), lines
+
+
+def _run(check: Check, evidence: Evidence) -> tuple[list[Finding], str]:
+    """The check's findings, or why it is skipped."""
+    if reason := check.need(evidence):
+        return [], reason
+    return by_severity([replace(finding, check=check.id) for finding in check.look(evidence)]), ""
+
+
+def _run_added(check: Check, evidence: Evidence) -> tuple[list[Finding], str]:
+    """The same for a plug-in's check, which may fail or never end: in a thread, for a limited time."""
+    ended: Future[tuple[list[Finding], str]] = Future()
+
+    def run() -> None:
+        try:
+            ended.set_result(_run(check, evidence))
+        except BaseException as error:
+            ended.set_exception(error)
+
+    threading.Thread(target=run, name=f"check {check.id}", daemon=True).start()
+    try:
+        error = ended.exception(limits.CHECK_SECONDS)
+    except TimeoutError:
+        return [], f"the plug-in's check did not end within {limits.CHECK_SECONDS:g} s"
+    return ([], f"the plug-in failed: {describe_error(error)}") if error else ended.result()
 
 
 # What checks need

@@ -27,6 +27,7 @@ BUILT_IN = {
 }
 FAMILIES = {"reasoning": "benchmax.envs.reasoning.tasks"}
 """Names before a slash, `reasoning/leg_counting`, and the module that knows their members."""
+plugins.reserve("environments", BUILT_IN)
 
 
 class Listing(NamedTuple):

@@ -18,6 +18,7 @@ import json
 import os
 import sys
 from collections.abc import Iterable, Mapping
+from functools import cache
 from pathlib import Path
 from types import ModuleType, new_class
 from typing import Any, TypeGuard, get_args
@@ -32,6 +33,7 @@ from benchmax.errors import (
     ConfigError,
     EnvDefinitionError,
     NotFoundError,
+    PluginError,
     UsageError,
     describe_cause,
     did_you_mean,
@@ -45,12 +47,13 @@ def load_env_class(spec: str, folder: str | Path | None = None) -> type[BaseEnv]
     if is_composed(spec):
         return _composed(spec, folder)
     if (member := member_class(spec)) is not None:
-        return _environment(member, spec)
+        member_env: type[BaseEnv] = member
+        return member_env
     if "/" not in spec and spec in plugins.entries("environments"):
-        return _environment(plugins.load("environments", spec), spec)
+        return _added("environments", spec, plugins.load("environments", spec))
     library, colon, address = spec.partition(":")
     if colon and library in plugins.entries("imports"):
-        return _environment(plugins.load("imports", library)(address), spec)
+        return _added("imports", library, plugins.call("imports", library, address))
     file, name = split_spec(spec)
     if os.path.isdir(file) and ("/" in file or file in (".", "..")):
         file = _file_in(Path(file))
@@ -84,10 +87,27 @@ def is_env_class(found: Any) -> TypeGuard[type[BaseEnv]]:
     return inspect.isclass(found) and issubclass(found, BaseEnv)
 
 
-def _environment(found: Any, name: str) -> type[BaseEnv]:
+def usable_environments() -> dict[str, str]:
+    """The dotted path of every environment that has a name and can be loaded; a plug-in that cannot is named in a
+    warning."""
+    return {name: path for name, path in environments().items() if name in BUILT_IN or _loads(name)}
+
+
+@cache
+def _loads(name: str) -> bool:
+    try:
+        load_env_class(name)
+    except PluginError as error:
+        plugins.skip(error)
+        return False
+    return True
+
+
+def _added(group: str, name: str, found: Any) -> type[BaseEnv]:
+    """The environment class that a package adds."""
     if is_env_class(found):
         return found
-    raise EnvDefinitionError(f"The plug-in {name!r} is no environment class: {found!r}. Name a class that is.")
+    raise plugins.wrong(group, name, found, "a class that extends BaseEnv")
 
 
 def _file_in(folder: Path) -> str:

@@ -9,13 +9,14 @@ what was sampled is what is trained on.
 from __future__ import annotations
 
 import math
+import reprlib
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal, Self, TypeAlias
 
 from benchmax.envs.types import ChatMessage, ToolDefinition
-from benchmax.errors import ConfigError
+from benchmax.errors import ConfigError, ModelProtocolError
 
 FinishReason: TypeAlias = Literal["stop", "length", "tool_calls", "content_filter"]
 
@@ -123,6 +124,21 @@ class Reply:
     usage: Usage = field(default_factory=Usage)
     segments: list[TokenSegment] = field(default_factory=list)
     """The exact tokens this turn added, in order; empty when the model does not report them."""
+
+
+def checked_reply(returned: Any) -> Reply:
+    """What a model's conversation returned, if it is an assistant turn; ModelProtocolError says what is wrong."""
+    if not isinstance(returned, Reply):
+        raise ModelProtocolError(f"The model's reply is {reprlib.repr(returned)}. Return a Reply(message=…).")
+    message: Any = returned.message
+    if not isinstance(message, dict) or message.get("role") != "assistant":
+        raise ModelProtocolError(f"The model's message is {reprlib.repr(message)}. Its role must be 'assistant'.")
+    content, calls = message.get("content"), message.get("tool_calls")
+    if not isinstance(content, str | list | None) or not isinstance(calls, list | tuple | None):
+        raise ModelProtocolError(
+            f"The model's message is {reprlib.repr(message)}. Its content must be text, its tool_calls a list."
+        )
+    return returned
 
 
 class Conversation(ABC):

@@ -12,6 +12,7 @@ The rooms that run models are above this one, so they are imported by name when 
 
 from __future__ import annotations
 
+import inspect
 import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
@@ -31,6 +32,7 @@ MOST_UNKNOWN = 0.9
 """Share of examples without a gold answer above which `scripted:gold` measures nothing."""
 _SCRIPTED = "scripted:"
 GOLD = f"{_SCRIPTED}gold"
+plugins.reserve("models", {_SCRIPTED.rstrip(":")})
 
 
 def open_model(
@@ -50,8 +52,7 @@ def open_model(
     if is_scripted(spec):
         return ScriptedModel(spec.removeprefix(_SCRIPTED), name=spec)
     if (scheme := _plugin_scheme(spec)) is not None:
-        added: ModelClient = plugins.load("models", scheme)(spec.removeprefix(f"{scheme}:"))
-        return added
+        return _added(scheme, spec.removeprefix(f"{scheme}:"))
     if base_url is not None:
         from benchmax.models.http import HttpModel
 
@@ -60,6 +61,15 @@ def open_model(
         return open_local(spec, say)
     except NotFoundError as error:
         raise NotFoundError(f"{error} A model of a server needs --base-url, the server's address.") from None
+
+
+def _added(scheme: str, rest: str) -> ModelClient:
+    """The model that a package opens for what follows its scheme."""
+    model = plugins.call("models", scheme, rest)
+    if inspect.isclass(model) or not callable(getattr(model, "converse", None)):
+        raise plugins.wrong("models", scheme, model, "a ModelClient")
+    client: ModelClient = model
+    return client
 
 
 def check_model(spec: str, base_url: str | None = None, *, say: Say = lambda what: None) -> None:

@@ -19,7 +19,7 @@ from benchmax.envs.logging import captured, rollout_context
 from benchmax.envs.remote.routing import example_context
 from benchmax.envs.types import ChatMessage, Example, ToolCall, Transcript, nest_tool_calls
 from benchmax.errors import ContextExceeded, DeadlineExceeded, EnvLost, McpError, ModelTimeout, describe_error
-from benchmax.models.base import Conversation, ModelClient, Reply, Sampling
+from benchmax.models.base import Conversation, ModelClient, Reply, Sampling, checked_reply
 from benchmax.rollouts.hooks import Call
 from benchmax.rollouts.host import EnvHost
 from benchmax.rollouts.record import Failure, LogLine, Rollout, Termination, ToolEvent, new_id
@@ -195,7 +195,7 @@ class RolloutPlayer:
                 if not rollout.turns:
                     rollout.error = Failure.of(error, "model")
                 return Termination.CONTEXT_EXCEEDED
-            except Exception as error:
+            except (Exception, SystemExit) as error:
                 fail(rollout, error, Termination.MODEL_ERROR, "model")
                 return Termination.MODEL_ERROR
             finally:
@@ -215,7 +215,7 @@ class RolloutPlayer:
         timer = deadline(seconds)
         try:
             with timer:
-                reply = await self.conversation.reply(new, max_tokens=self._tokens_left())
+                reply = checked_reply(await self.conversation.reply(new, max_tokens=self._tokens_left()))
         except TimeoutError:
             if timer.expired:
                 raise ModelTimeout(f"The model returned no reply within {seconds:g} s. Raise model_seconds.") from None

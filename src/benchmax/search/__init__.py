@@ -13,7 +13,18 @@ It knows nothing of environments, models or rewards.
 
 from benchmax.search.build import build_index
 from benchmax.search.index import Index, open_index
+from benchmax.search.memory_index import MemoryIndex
 from benchmax.search.open_corpus import open_corpus
 from benchmax.search.types import ChunkSource, Document, Hit, SearchClient
 
-__all__ = ["ChunkSource", "Document", "Hit", "Index", "SearchClient", "build_index", "open_corpus", "open_index"]
+__all__ = [
+    "ChunkSource",
+    "Document",
+    "Hit",
+    "Index",
+    "MemoryIndex",
+    "SearchClient",
+    "build_index",
+    "open_corpus",
+    "open_index",
+]

@@ -9,18 +9,20 @@ NAME:address         what an installed package adds as `NAME` (entry point group
 from __future__ import annotations
 
 import hashlib
+import inspect
 import os
 from collections.abc import Sequence
 from pathlib import Path
 
 from benchmax import config, plugins
-from benchmax.errors import NotFoundError, UsageError
+from benchmax.errors import NotFoundError
 from benchmax.search.build import build_index
 from benchmax.search.index import Index, open_index
 from benchmax.search.platform_corpus import PlatformCorpus
 from benchmax.search.types import SearchClient
 
 PLATFORM = "platform"
+plugins.reserve("corpora", {PLATFORM})
 PASSAGE_CHARS = 1_200
 """Of a file in a folder that has no index of its own."""
 _WAIT_SECONDS = 600.0
@@ -38,10 +40,10 @@ def open_corpus(address: str | Path, others: Sequence[str] = ()) -> SearchClient
     if colon and name == PLATFORM:
         return PlatformCorpus(rest)
     if colon and name in plugins.entries("corpora"):
-        found = plugins.load("corpora", name)(rest)
-        if not isinstance(found, SearchClient):
-            needed = "search, embed, available_modes, get_params"
-            raise UsageError(f"The plug-in {name!r} is not a corpus: {found!r}. It needs {needed}.")
+        found = plugins.call("corpora", name, rest)
+        if inspect.isclass(found) or not isinstance(found, SearchClient):
+            wanted = "an object with search, embed, available_modes and get_params, such as MemoryIndex(documents)"
+            raise plugins.wrong("corpora", name, found, wanted)
         return found
     known = ", ".join([*others, *(f"{each}:NAME" for each in (PLATFORM, *plugins.entries("corpora")))])
     raise NotFoundError(f"There is no corpus {str(address)!r}. Give an index's file, a folder, or one of: {known}.")

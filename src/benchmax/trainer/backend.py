@@ -8,19 +8,22 @@ that commands, platform and console show its runs like any other.
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
 from benchmax import plugins
-from benchmax.errors import NotFoundError
+from benchmax.errors import BenchmaxError, NotFoundError, describe_cause
+from benchmax.memory import out_of_memory
+from benchmax.trainer.progress import Outcome
 
 if TYPE_CHECKING:
     from benchmax.trainer.config import TrainConfig
-    from benchmax.trainer.progress import Outcome
     from benchmax.trainer.task import Task
 
 EMBEDDED = "embedded"
+plugins.reserve("trainers", {EMBEDDED})
 OnEvent = Callable[[str, dict[str, Any]], None]
 """Called with the kind and the data of everything that happens. For live views."""
 
@@ -61,4 +64,32 @@ def open_backend(name: str) -> Backend:
         )
     found = plugins.load("trainers", name)
     backend: Backend = found.open_backend() if hasattr(found, "open_backend") else found
-    return backend
+    return backend if type(backend).__module__.startswith("benchmax.") else AddedBackend(name, backend)
+
+
+class AddedBackend:
+    """A backend of another package: whatever goes wrong in it is a PluginError that names the package."""
+
+    def __init__(self, name: str, backend: Backend) -> None:
+        self.name, self.backend = name, backend
+
+    async def train(self, config: TrainConfig, **options: Any) -> Outcome:
+        """Start a new run."""
+        return await self._outcome("train", config, options)
+
+    async def resume(self, path: Path, **options: Any) -> Outcome:
+        """Resume a run."""
+        return await self._outcome("resume", path, options)
+
+    async def _outcome(self, method: str, subject: Any, options: Mapping[str, Any]) -> Outcome:
+        try:
+            outcome = getattr(self.backend, method)(subject, **options)
+            if inspect.isawaitable(outcome):
+                outcome = await outcome
+        except (Exception, SystemExit) as error:
+            if isinstance(error, BenchmaxError | OSError) or out_of_memory(error):
+                raise
+            raise plugins.broken("trainers", self.name, f"failed in {method}: {describe_cause(error)}") from error
+        if not isinstance(outcome, Outcome):
+            raise plugins.wrong("trainers", self.name, outcome, f"an Outcome from {method}")
+        return outcome

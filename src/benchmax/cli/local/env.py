@@ -19,9 +19,16 @@ from benchmax.cli.local.show import transcript
 from benchmax.cli.output import Json, new_table, print_json, print_table, safe, shorten, stderr, visible
 from benchmax.cli.project import BaseUrl, EnvArgs, refuse_server_without_model
 from benchmax.envs.base_env import BaseEnv, overrides
-from benchmax.envs.catalogue import BUILT_IN, FAMILIES, Listing, environments, listing, members
+from benchmax.envs.catalogue import BUILT_IN, FAMILIES, Listing, listing, members
 from benchmax.envs.datasets.load import load_examples
-from benchmax.envs.loading import check_arguments, find_rows, load_env_class, make_env, parse_env_args
+from benchmax.envs.loading import (
+    check_arguments,
+    find_rows,
+    load_env_class,
+    make_env,
+    parse_env_args,
+    usable_environments,
+)
 from benchmax.envs.types import Example, ToolDefinition
 from benchmax.errors import UsageError
 from benchmax.models.base import ModelClient
@@ -44,16 +51,18 @@ Name = Annotated[
 @app.command("list")
 def list_(json: Json = False) -> None:
     """List the environments that come with benchmax, and those that installed packages add."""
-    found = environments()
+    found = usable_environments()
     if json:
         print_json([{"name": name, "class": path, **_listed(name)} for name, path in found.items()])
         return
     table = new_table("name", "rows", "tools", "class")
     for name, path in found.items():
-        known = listing(name)
-        table.add_row(
-            name, ", ".join(known.datasets), _tools(known), path if name in BUILT_IN else f"{path}, a plug-in"
-        )
+        if name in BUILT_IN:
+            known = listing(name)
+            table.add_row(name, ", ".join(known.datasets), _tools(known), path)
+        else:
+            own_rows = "its own" if overrides(load_env_class(name), "load_dataset") else ""
+            table.add_row(name, own_rows, f"benchmax env show {name}", f"{path}, a plug-in")
     for family, module in FAMILIES.items():
         table.add_row(f"{family}/TASK", f"{len(members(family))}: benchmax env show {family}", "", f"{module}.*")
     print_table(table)

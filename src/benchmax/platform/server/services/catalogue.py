@@ -24,7 +24,7 @@ from benchmax.bundle.errors import BundlingError
 from benchmax.bundle.metadata import BundleMetadata
 from benchmax.envs.base_env import BaseEnv, overrides
 from benchmax.envs.catalogue import LISTINGS, environments, is_added, is_named, listing
-from benchmax.envs.loading import load_env_class, own_rows
+from benchmax.envs.loading import load_env_class, own_rows, usable_environments
 from benchmax.errors import BenchmaxError, NotFoundError, UsageError
 from benchmax.platform.server.services.datasets import dataset_files
 from benchmax.platform.server.services.runs.launch_checks import INSPECTED_BYTES
@@ -55,17 +55,7 @@ class Environment:
 def all_environments(db: Session, owner_id: str) -> list[Environment]:
     """The built-in ones and those of plug-ins, then uploads, newest first."""
     own = [Environment(_id(each), each) for each in uploads.environments_of(db, owner_id)]
-    return [*(Environment(name, None) for name in environments() if _loads(name)), *own]
-
-
-@cache
-def _loads(name: str) -> bool:
-    """Whether a named environment can be imported: a broken plug-in takes nobody else's environments away."""
-    try:
-        return load_env_class(name) is not None
-    except BenchmaxError as error:
-        logger.warning("%s It is not listed.", error)
-        return False
+    return [*(Environment(name, None) for name in usable_environments()), *own]
 
 
 def find(db: Session, owner_id: str, environment_id: str) -> Environment:

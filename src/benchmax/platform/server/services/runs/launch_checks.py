@@ -53,9 +53,9 @@ def check_backend(given: Mapping[str, Any], secrets: Collection[str]) -> None:
     backend = given.get("backend") or EMBEDDED
     if backend == EMBEDDED:
         return
-    if not given.get("model"):
-        raise UsageError(f"The trainer {backend} has models of its own. Name one: model.")
     if isinstance(found := load("trainers", backend), TrainerAdapter):
+        if not given.get("model"):
+            raise UsageError(f"The trainer {backend} has models of its own. Name one: model.")
         found.refuse_launch(secrets)
 
 
