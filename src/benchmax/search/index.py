@@ -1,9 +1,9 @@
 """Searching an index: BM25 by SQLite's FTS5, in milliseconds also for words that every text has.
 
 FTS5 scores every document that holds any of the words, so a query with common words would take a tenth of a second on
-100,000 articles. Here a query is asked with its rarest words first, as many as a budget of documents to score allows;
-what a word in a tenth of all texts adds to the order is next to nothing. Where all words are common, only the first
-documents that hold them are scored. Of the best by BM25, those come first whose titles the query names: for "Australia
+100,000 articles. Here a query begins with its rarest words and takes as many as a budget of documents to score allows:
+a word in a tenth of all texts hardly changes the order. Where all words are common, only the first documents that hold
+them are scored. Of the best by BM25, those come first whose titles the query names: for "Australia
 coastline" the geography of Australia, not of an island east of Australia. An article whose title is the query is first.
 
 An `Index` is opened at its first use, once in each thread, and can be pickled.
@@ -127,7 +127,7 @@ class Index:
     # Inside
 
     def _hits(self, query: str, words: Sequence[str], limit: int) -> Iterator[Hit]:
-        """The article that is called what was asked for, then the others; each is read when it is asked for."""
+        """The article whose title is the query, then the others; each is read only when it is needed."""
         ranked = self._ranked(words, limit)
         called = self.article(query)
         if called is not None:

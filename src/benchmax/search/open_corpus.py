@@ -1,4 +1,4 @@
-"""Opening a corpus by what a person writes.
+"""Opening a corpus by its address, as a user writes it.
 
 an index's file      as `benchmax wikipedia index` builds it
 a folder             indexed when it is opened, and again when its files have changed
@@ -55,10 +55,10 @@ def index_of_folder(folder: Path) -> Index:
 
 
 def corpora_dir() -> Path:
-    """Where indexes are kept that no place was given for."""
+    """Where indexes without a place of their own are kept."""
     return config.home() / "corpora"
 
 
 def public_dir() -> Path:
-    """Where corpora are kept that all may read, environments in a sandbox too: `BENCHMAX_CORPORA`, if it is set."""
+    """Where corpora are kept that everything can read, sandboxed environments too: `BENCHMAX_CORPORA`, if it is set."""
     return Path(os.environ.get("BENCHMAX_CORPORA") or corpora_dir() / "public")

@@ -1,7 +1,7 @@
 r"""Plain numbers in every notation people answer in, compared exactly.
 
 `1,234`, `-3.50`, `5/2`, `2 1/2`, `\frac{5}{2}`, `50\%`, `3.2 \times 10^{4}`, `$18`, `120 cm`, `5 apples`, `2 million`.
-Sums, products, powers and roots are not plain numbers: somebody who was asked for 47 * 83 has to work it out.
+Sums, products, powers and roots are not plain numbers: the answer to 47 * 83 has to be worked out.
 """
 
 from __future__ import annotations

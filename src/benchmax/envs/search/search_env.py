@@ -44,7 +44,7 @@ WORKED_EXAMPLE: Messages = worked_example(
     "[Source: d999] Ina Falk, engineer. Office: Rosdal. Extension: 3907. Joined: 1998.",
     "<answer>3907</answer> [Source: d999]",
 )
-"""A worked example, for the level at which small models begin; nobody of this name works there."""
+"""A worked example, for the level at which small models begin; no employee has this name."""
 _PROMPT = "Search{about}. Answer in <answer> tags and cite the text that says so: [Source: id]."
 
 

@@ -21,7 +21,7 @@ class Entry:
     place: dict[str, Any]
     """Where to go on after it."""
     position: int
-    """How far that is, of the feed's total."""
+    """How far that is, out of the feed's total."""
     document: Document | None = None
     redirect: tuple[str, str] | None = None
     file: str | None = None

@@ -144,7 +144,9 @@ async def test_arguments_that_make_no_sense_are_told(name, arguments):
 
 
 async def test_an_empty_list_is_told_by_its_name():
-    assert await ask("get_issue_counts", **MAY, order_item_ids=[]) == "Error: order_item_ids is empty. Give at least one."
+    assert (
+        await ask("get_issue_counts", **MAY, order_item_ids=[]) == "Error: order_item_ids is empty. Give at least one."
+    )
 
 
 async def test_errors_of_own_queries_have_the_codes_of_salesforce():

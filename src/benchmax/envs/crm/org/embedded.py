@@ -1,7 +1,7 @@
 """A company in SQLite, in memory: read-only, and so shared by all rollouts.
 
 Covered: SOQL and SOSL are parsed and compiled (`benchmax.envs.crm.soql`), never pasted; SQLite itself refuses all
-but reading, stops what takes too many steps, and is asked by one thread at a time.
+but reading, stops queries that take too many steps, and is used by one thread at a time.
 Not covered: records cannot be changed, as no tool changes any.
 """
 
@@ -52,7 +52,7 @@ class EmbeddedOrg:
         """The words of every searched field, by object and field, then by record."""
         self._database = sqlite3.connect(":memory:", check_same_thread=False)
         self.close = weakref.finalize(self, self._database.close)
-        """Frees the records; also done when nobody holds the org any more."""
+        """Frees the records; garbage collection does so, too."""
         for each in OBJECTS.values():
             _fill(self._database, each, tables.get(each.name, ()))
         self._database.commit()
@@ -77,7 +77,7 @@ class EmbeddedOrg:
     def search(self, search: Search) -> list[Row]:
         rows: list[Row] = []
         for select in search.returning:
-            compile_select(select, self._today)  # a wrong name is told before anything is searched
+            compile_select(select, self._today)  # a wrong name is refused before anything is searched
             rows += self.select(select, self._found(search, select.object))
         return rows if search.limit is None else rows[: search.limit]
 
