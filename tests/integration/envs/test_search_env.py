@@ -236,6 +236,10 @@ async def test_any_object_that_searches_is_a_corpus() -> None:
         SearchEnv(3)
 
 
+def test_a_row_without_an_accepted_answer_has_no_solution() -> None:
+    assert SearchEnv.gold_completion(SearchEnv.dataset_preprocess({"question": "Who?", "answer": []})) is None
+
+
 async def test_files_and_folders_are_corpora(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("BENCHMAX_HOME", str(tmp_path / "home"))
     notes = tmp_path / "notes"
@@ -245,7 +249,7 @@ async def test_files_and_folders_are_corpora(tmp_path: Path, monkeypatch: pytest
     row = {"question": "How long?", "answer": "24 months", "reference_chunks": [{"id": "lamps.md"}]}
     example = SearchEnv.dataset_preprocess(row)
     call = {"name": "search", "arguments": '{"query": "lamps warranty"}'}
-    for address in (str(notes), str(tmp_path / "notes.sqlite")):
+    for address in (str(notes), str(tmp_path / "notes.sqlite"), notes):
         turns: list[Any] = [
             {"role": "assistant", "tool_calls": [call]}, "<answer>24 months</answer> [Source: lamps.md]"
         ]  # fmt: skip

@@ -205,7 +205,7 @@ async def test_any_index_and_folder_can_be_searched(tmp_path: Path, monkeypatch:
     notes.mkdir()
     (notes / "lamps.md").write_text("# Lamps\n\nThe warranty on lamps lasts 24 months.")
     build_index(notes, tmp_path / "notes.sqlite").close()
-    for corpus in (str(tmp_path / "notes.sqlite"), str(notes)):
+    for corpus in (str(tmp_path / "notes.sqlite"), str(notes), tmp_path / "notes.sqlite"):
         monkeypatch.setenv("BENCHMAX_HOME", str(tmp_path / "home"))
         env = WikipediaEnv(corpus)
         assert "24 months" in await env.run_tool("r", SEARCH, q="warranty lamps")
