@@ -37,7 +37,8 @@ FILTERED = 20
 """With filters, this many times as many documents are looked at as are wanted."""
 
 RERANKED = 40
-"""Documents whose titles are compared with the query, at least."""
+"""Documents that are put in order by their titles at once: so many best by BM25, then the next so many. A longer answer
+begins like a shorter one, so that pages fit together."""
 
 _SEARCH = (
     "SELECT found.rowid, d.title, -found.rank FROM ("
@@ -138,13 +139,16 @@ class Index:
                 yield Hit(document, score)
 
     def _ranked(self, words: Sequence[str], limit: int) -> list[tuple[int, float]]:
-        """Numbers and scores of documents, best first: BM25, up to twice that for a title that holds the query."""
+        """Numbers and scores of at least `limit` documents, if there are so many, best first: BM25, up to twice that
+        for a title that holds the query."""
         asked, last = self._plan(words)
         if not asked:
             return []
-        rows = self._rows(_SEARCH, match=any_of(asked), last=last, limit=max(limit, RERANKED))
-        scores = ((number, score * (1.0 + _share(title, words))) for number, title, score in rows)
-        return sorted(scores, key=lambda each: -each[1])[:limit]
+        blocks = -(-limit // RERANKED)
+        rows = self._rows(_SEARCH, match=any_of(asked), last=last, limit=blocks * RERANKED)
+        scores = [(number, score * (1.0 + _share(title, words))) for number, title, score in rows]
+        starts = range(0, len(scores), RERANKED)
+        return [each for at in starts for each in sorted(scores[at : at + RERANKED], key=lambda each: -each[1])]
 
     def _plan(self, words: Sequence[str]) -> tuple[list[str], int]:
         """The words to ask for, and the number of the last document to look at."""
