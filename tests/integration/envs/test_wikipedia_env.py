@@ -149,6 +149,9 @@ def test_answers_are_facts_of_the_corpus() -> None:
 async def test_rows_in_their_published_columns_load_and_score() -> None:
     example = WikipediaEnv.dataset_preprocess({"Question": "Who?", "Answer": "The Eiffel Tower"})
     assert example["prompt_messages"] == [{"role": "user", "content": "Who?"}]
+    assert WikipediaEnv.dataset_preprocess({"Question": "Who?", "Answer": "a", "kind": "fact"})["task"] == {
+        "ground_truth": ["a"]
+    }
     env = WikipediaEnv()
     assert env.demonstrate(example) is None
     [rollout] = await play_all(env, [example], lambda each: ScriptedModel("<answer>eiffel tower.</answer>"))

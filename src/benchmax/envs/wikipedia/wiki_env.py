@@ -88,7 +88,7 @@ class WikipediaEnv(BaseEnv):
         require_columns(asked, *asked)
         question, answer = asked.values()
         task: dict[str, Any] = {"ground_truth": accepted_answers(row.get("accepted") or answer)}
-        if row.get("kind") in KINDS:
+        if row.get("kind") in KINDS and row.get("facts"):
             task |= {"kind": row["kind"], "facts": dict(row["facts"])}
         shown = WORKED_EXAMPLE if row.get("level") == DEFAULT_LEVEL else []
         return make_example(
