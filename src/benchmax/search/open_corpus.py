@@ -41,7 +41,7 @@ def open_corpus(address: str | Path, others: Sequence[str] = ()) -> SearchClient
         found = plugins.load("corpora", name)(rest)
         if not isinstance(found, SearchClient):
             needed = "search, embed, available_modes, get_params"
-            raise UsageError(f"The plug-in {name!r} is not a corpus: {found!r}. It needs {needed}.")
+            raise UsageError(f"The plug-in {name!r} opens a {type(found).__name__}, not a corpus. It needs {needed}.")
         return found
     known = ", ".join([*others, *(f"{each}:NAME" for each in (PLATFORM, *plugins.entries("corpora")))])
     raise NotFoundError(f"There is no corpus {str(address)!r}. Give an index's file, a folder, or one of: {known}.")
