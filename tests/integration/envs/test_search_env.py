@@ -15,13 +15,14 @@ import pytest
 
 from benchmax import limits
 from benchmax.doctor import examine
-from benchmax.envs.search import SearchEnv
+from benchmax.envs.search import SearchEnv, judging
 from benchmax.envs.search.citations import cited
 from benchmax.envs.search.grading import conciseness, correctness
 from benchmax.envs.search.handbook import DEFAULT_LEVEL, LEVELS, handbook_index, make_rows
 from benchmax.envs.types import Example, Unscored
 from benchmax.errors import EnvDefinitionError, NotFoundError, UsageError
 from benchmax.models.scripted import ScriptedModel
+from benchmax.rewards.judge import Judge
 from benchmax.search import build_index
 from benchmax.search.types import Document, Hit
 from benchmax.testing import FakeModelServer
@@ -187,6 +188,23 @@ async def test_a_judge_grades_what_words_cannot() -> None:
         "search_efficiency": 0.0,
     }  # fmt: skip
     assert (await SearchEnv().compute_reward("r", said, task))["answer_correctness"] == 0.0
+
+
+async def test_answers_that_come_at_once_share_one_judge(monkeypatch: pytest.MonkeyPatch) -> None:
+    made: list[Judge] = []
+
+    class Counted(Judge):
+        def __init__(self, **options: Any) -> None:
+            super().__init__(**options)
+            made.append(self)
+
+    monkeypatch.setattr(judging, "Judge", Counted)
+    async with FakeModelServer('{"reasoning": "Same.", "score": 1.0}') as server:
+        judge = judging.AnswerJudge(server.base_url, "judge", lambda: "key", 30.0)
+        scores = await asyncio.gather(*(judge.grade("Why?", f"rain {n}", "the rain") for n in range(4)))
+        await judge.close()
+    assert scores == [1.0] * 4
+    assert len(made) == 1
 
 
 async def test_a_judge_that_fails_leaves_the_rollout_unscored() -> None:

@@ -37,6 +37,11 @@ def test_numbers_in_every_notation_are_decided_without_algebra():
     assert [(said, truth) for said, truth, right in pairs(NUMBERS) if decide(said, truth) is not right] == []
 
 
+def test_the_sign_of_an_amount_may_stand_on_either_side_of_the_currency():
+    assert decide("$-5", "-5") is decide("-$5", "$-5.00") is decide("$-5 million", "-5000000") is True
+    assert decide("$-5", "5") is decide("-$-5", "5") is decide("$-5", "€-5") is False
+
+
 def test_there_are_five_hundred_pairs():
     assert len(pairs(NUMBERS)) + len(SYMBOLIC_PAIRS) >= 500
 
