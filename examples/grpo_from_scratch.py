@@ -60,7 +60,7 @@ def reward(text, a, b):
 
 @torch.no_grad()
 def sample(model, prompts, samples, max_new_tokens, stop_id, temperature=1.0, generator=None):
-    """Answer each prompt `samples` times. Gives, for each prompt, a list of lists of token ids."""
+    """Answer each prompt `samples` times. Returns, for each prompt, a list of lists of token ids."""
     device = model.device
     rows = [prompt for prompt in prompts for _ in range(samples)]
     width = max(map(len, rows))
@@ -134,7 +134,7 @@ def grpo_loss(logp, old_logp, advantage, mask, tokens, clip_low=0.2, clip_high=0
 
 
 def learn(model, optimizer, groups, pad_id, updates=1):
-    """Groups of (prompt, answers, rewards) into changed weights. Gives the first update's loss and the groups used."""
+    """Groups of (prompt, answers, rewards) into changed weights. Returns the first loss and the groups used."""
     # Siblings with equal rewards say nothing about what is better: they cost nothing either.
     groups = [(prompt, answers, advantages(scores)) for prompt, answers, scores in groups if len(set(scores)) > 1]
     if not groups:

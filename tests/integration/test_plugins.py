@@ -54,6 +54,13 @@ def test_a_kind_of_model_answers(call, tmp_path):
     assert found["report"]["reward"]["mean"] < 0.5
 
 
+def test_a_corpus_is_searched_by_its_name(python):
+    code = (
+        "from benchmax.search import open_corpus; print([hit.id for hit in open_corpus('dictionary:').search('apple')])"
+    )
+    assert subprocess.run([python, "-c", code], capture_output=True, text=True, check=True).stdout == "['apple']\n"
+
+
 def test_environments_are_named_by_an_address(call):
     found = json.loads(call("eval", "scrambled:apple+river", "--model", "reversing:x", "--json", "--out", "e").stdout)
     assert found["report"]["rollouts"] == 2

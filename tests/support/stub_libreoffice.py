@@ -5,11 +5,14 @@ from __future__ import annotations
 import json
 import os
 import sys
+import time
 
 print(json.dumps({"ready": True}), flush=True)
 while line := sys.stdin.buffer.readline():
     asked = json.loads(line)
     book = sys.stdin.buffer.read(asked["size"])
+    if book == b"slow":
+        time.sleep(1)
     if book == b"end":
         os._exit(3)
     if book == b"fail":

@@ -124,7 +124,7 @@ class FailedBatches:
             return
         if self._in_a_row >= limits.FAILED_BATCHES:
             raise RolloutError(
-                f"The last {self._in_a_row} batches had no rollout with a reward. {says} "
+                f"The last {self._in_a_row} batches had no rollout with a reward. {says.rstrip('.')}. "
                 "Put that right, then resume from the trainer's last checkpoint."
             )
         logger.warning("%s", says)

@@ -1,6 +1,6 @@
 """An outside trainer's engine behind our model port: token ids in, token ids out.
 
-An adapter gives one async function that samples what follows some ids. Prompts, deltas between turns, tool calls and
+An adapter provides one async function that samples what follows some ids. Prompts, deltas between turns, tool calls and
 log-probs are those of every other model here (`TokenModel`). What the engine raises ends the one rollout that asked, as
 a `model_error` or `context_exceeded`; its siblings go on.
 """

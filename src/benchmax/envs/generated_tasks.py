@@ -16,7 +16,7 @@ from typing import Any, Protocol, TypeAlias, TypeVar
 from benchmax.envs.example_id import make_example
 from benchmax.envs.required_columns import require_columns
 from benchmax.envs.types import Example, Messages, ToolCall
-from benchmax.errors import EnvDefinitionError
+from benchmax.errors import EnvDefinitionError, UsageError
 
 WHOLE_ANSWER = re.compile(r"<answer>\s*(-?\d{1,18})\s*</answer>")
 """A whole number in `<answer>` tags."""
@@ -111,9 +111,14 @@ def check_level(levels: Mapping[str, Level], level: str, of_row: str | None) -> 
 def question_example(row: Mapping[str, Any], shown: Messages) -> Example:
     """The example of a row `{"question": "3 + 4?", "ground_truth": "7"}`, with worked examples before the question."""
     require_columns(row, "question", "ground_truth")
+    truth = row["ground_truth"]
+    text = str(int(truth) if isinstance(truth, float) and truth.is_integer() else truth)
+    try:
+        int(text)
+    except ValueError:
+        raise UsageError(f"A row's ground_truth is {truth!r}, not a whole number. Write it in digits: 7.") from None
     return make_example(
-        prompt_messages=[*shown, {"role": "user", "content": row["question"]}],
-        task={"ground_truth": str(row["ground_truth"])},
+        prompt_messages=[*shown, {"role": "user", "content": row["question"]}], task={"ground_truth": text}
     )
 
 

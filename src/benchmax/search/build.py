@@ -21,7 +21,7 @@ DUMPS = (".xml", ".bz2")
 
 @dataclass(frozen=True, slots=True)
 class Progress:
-    """How far a build is."""
+    """How far a build has come."""
 
     position: int
     total: int
@@ -77,7 +77,7 @@ def _is_current(feed: Feed, path: Path, identity: str) -> bool:
 def index_documents(
     documents: Iterable[Document], path: str | Path, redirects: Iterable[tuple[str, str]] = ()
 ) -> Index:
-    """Index documents that are at hand."""
+    """Index these documents."""
     with IndexWriter(path, "documents") as writer:
         for document in documents:
             writer.add(document)
@@ -89,7 +89,7 @@ def index_documents(
 
 
 def open_feed(source: Path) -> Feed:
-    """What there is at a path."""
+    """The feed of what is at a path; UsageError for a file that is no dump."""
     if source.is_dir():
         return FolderFeed(source)
     if not source.is_file():

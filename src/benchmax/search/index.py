@@ -1,9 +1,9 @@
 """Searching an index: BM25 by SQLite's FTS5, in milliseconds also for words that every text has.
 
 FTS5 scores every document that holds any of the words, so a query with common words would take a tenth of a second on
-100,000 articles. Here a query is asked with its rarest words first, as many as a budget of documents to score allows;
-what a word in a tenth of all texts adds to the order is next to nothing. Where all words are common, only the first
-documents that hold them are scored. Of the best by BM25, those come first whose titles the query names: for "Australia
+100,000 articles. Here a query begins with its rarest words and takes as many as a budget of documents to score allows:
+a word in a tenth of all texts hardly changes the order. Where all words are common, only the first documents that hold
+them are scored. Of the best by BM25, those come first whose titles the query names: for "Australia
 coastline" the geography of Australia, not of an island east of Australia. An article whose title is the query is first.
 
 An `Index` is opened at its first use, once in each thread, and can be pickled.
@@ -37,7 +37,8 @@ FILTERED = 20
 """With filters, this many times as many documents are looked at as are wanted."""
 
 RERANKED = 40
-"""Documents whose titles are compared with the query, at least."""
+"""Documents that are put in order by their titles at once: so many best by BM25, then the next so many. A longer answer
+begins like a shorter one, so that pages fit together."""
 
 _SEARCH = (
     "SELECT found.rowid, d.title, -found.rank FROM ("
@@ -127,7 +128,7 @@ class Index:
     # Inside
 
     def _hits(self, query: str, words: Sequence[str], limit: int) -> Iterator[Hit]:
-        """The article that is called what was asked for, then the others; each is read when it is asked for."""
+        """The article whose title is the query, then the others; each is read only when it is needed."""
         ranked = self._ranked(words, limit)
         called = self.article(query)
         if called is not None:
@@ -138,13 +139,16 @@ class Index:
                 yield Hit(document, score)
 
     def _ranked(self, words: Sequence[str], limit: int) -> list[tuple[int, float]]:
-        """Numbers and scores of documents, best first: BM25, up to twice that for a title that holds the query."""
+        """Numbers and scores of at least `limit` documents, if there are so many, best first: BM25, up to twice that
+        for a title that holds the query."""
         asked, last = self._plan(words)
         if not asked:
             return []
-        rows = self._rows(_SEARCH, match=any_of(asked), last=last, limit=max(limit, RERANKED))
-        scores = ((number, score * (1.0 + _share(title, words))) for number, title, score in rows)
-        return sorted(scores, key=lambda each: -each[1])[:limit]
+        blocks = -(-limit // RERANKED)
+        rows = self._rows(_SEARCH, match=any_of(asked), last=last, limit=blocks * RERANKED)
+        scores = [(number, score * (1.0 + _share(title, words))) for number, title, score in rows]
+        starts = range(0, len(scores), RERANKED)
+        return [each for at in starts for each in sorted(scores[at : at + RERANKED], key=lambda each: -each[1])]
 
     def _plan(self, words: Sequence[str]) -> tuple[list[str], int]:
         """The words to ask for, and the number of the last document to look at."""

@@ -1,4 +1,4 @@
-"""An index in memory, for texts that are made or few. It has no file, and every process has its own."""
+"""An index in memory, for few or generated texts. It has no file, and every process has its own."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from benchmax.search.types import Document
 
 
 class MemoryIndex(Index):
-    """Searches documents that are at hand."""
+    """Searches the documents that it is given."""
 
     def __init__(self, documents: Iterable[Document] = (), *, content: bytes | None = None) -> None:
         super().__init__(Path(":memory:"))

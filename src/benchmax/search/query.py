@@ -1,4 +1,4 @@
-"""Words of a query, and the query that FTS5 is asked: any of the words, each quoted.
+"""Words of a query, and the FTS5 query for them: any of the words, each quoted.
 
 FTS5 has a language of its own (AND, NEAR, columns, prefixes). What a model or a user writes is never read as that.
 """

@@ -84,7 +84,7 @@ class IndexWriter(AbstractContextManager["IndexWriter"]):
         found = self._connection.execute(f"SELECT n, title, content FROM documents WHERE {column} = ?", (value,))
         rows = found.fetchall()
         for row in rows:
-            # A table of words that keeps no texts must be told what it forgets.
+            # A table of words that keeps no texts needs the text of what it is to forget.
             self._connection.execute("INSERT INTO words (words, rowid, title, content) VALUES ('delete', ?, ?, ?)", row)
             self._connection.execute("DELETE FROM documents WHERE n = ?", row[:1])
         return len(rows)

@@ -207,6 +207,7 @@ async def test_tests_that_fit_no_solution_are_unscored(tests, why):
         ({"prompt": "Write f.", "tests": [{"args": [1], "expected": 2}]}, "entry_point"),
         ({"prompt": "Write f.", "entry_point": "f x", "tests": [{"args": [1]}]}, "no name"),
         ({"prompt": "Write f.", "entry_point": "f", "tests": "[1]"}, "no cases"),
+        ({"prompt": "Write f.", "entry_point": "f", "tests": [{"args": "ab", "expected": 2}]}, "no cases"),
         ({"entry_point": "f", "tests": [{"args": [1]}]}, "question"),
     ],
 )

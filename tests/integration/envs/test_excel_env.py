@@ -302,6 +302,8 @@ async def test_files_come_in_and_out(tmp_path: Path, books: WorkbookSandbox) -> 
         await env.init_rollout("one", input_src_path=str(tmp_path / "book.xlsx"), output_filename="done.xlsx")
         await env.run_tool("one", "set_cell", cell="A2", value="=A1+1")
         await env.copy_from_workspace("one", "done.xlsx", tmp_path / "out.xlsx")
+        with pytest.raises(FileNotFoundError, match=r"no file 'else.xlsx'. It has: input.xlsx, done.xlsx"):
+            await env.copy_from_workspace("one", "else.xlsx", tmp_path / "out.xlsx")
         assert openpyxl.load_workbook(tmp_path / "out.xlsx")["S"]["A2"].value == "=A1+1"
     finally:
         await env.shutdown()

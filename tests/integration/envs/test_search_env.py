@@ -15,13 +15,14 @@ import pytest
 
 from benchmax import limits
 from benchmax.doctor import examine
-from benchmax.envs.search import SearchEnv
+from benchmax.envs.search import SearchEnv, judging
 from benchmax.envs.search.citations import cited
 from benchmax.envs.search.grading import conciseness, correctness
 from benchmax.envs.search.handbook import DEFAULT_LEVEL, LEVELS, handbook_index, make_rows
 from benchmax.envs.types import Example, Unscored
 from benchmax.errors import EnvDefinitionError, NotFoundError, UsageError
 from benchmax.models.scripted import ScriptedModel
+from benchmax.rewards.judge import Judge
 from benchmax.search import build_index
 from benchmax.search.types import Document, Hit
 from benchmax.testing import FakeModelServer
@@ -189,6 +190,23 @@ async def test_a_judge_grades_what_words_cannot() -> None:
     assert (await SearchEnv().compute_reward("r", said, task))["answer_correctness"] == 0.0
 
 
+async def test_answers_that_come_at_once_share_one_judge(monkeypatch: pytest.MonkeyPatch) -> None:
+    made: list[Judge] = []
+
+    class Counted(Judge):
+        def __init__(self, **options: Any) -> None:
+            super().__init__(**options)
+            made.append(self)
+
+    monkeypatch.setattr(judging, "Judge", Counted)
+    async with FakeModelServer('{"reasoning": "Same.", "score": 1.0}') as server:
+        judge = judging.AnswerJudge(server.base_url, "judge", lambda: "key", 30.0)
+        scores = await asyncio.gather(*(judge.grade("Why?", f"rain {n}", "the rain") for n in range(4)))
+        await judge.close()
+    assert scores == [1.0] * 4
+    assert len(made) == 1
+
+
 async def test_a_judge_that_fails_leaves_the_rollout_unscored() -> None:
     task = {"question": "Why?", "ground_truth": "x", "reference_chunks": []}
     async with FakeModelServer("no JSON at all") as server:
@@ -236,6 +254,10 @@ async def test_any_object_that_searches_is_a_corpus() -> None:
         SearchEnv(3)
 
 
+def test_a_row_without_an_accepted_answer_has_no_solution() -> None:
+    assert SearchEnv.gold_completion(SearchEnv.dataset_preprocess({"question": "Who?", "answer": []})) is None
+
+
 async def test_files_and_folders_are_corpora(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("BENCHMAX_HOME", str(tmp_path / "home"))
     notes = tmp_path / "notes"
@@ -245,7 +267,7 @@ async def test_files_and_folders_are_corpora(tmp_path: Path, monkeypatch: pytest
     row = {"question": "How long?", "answer": "24 months", "reference_chunks": [{"id": "lamps.md"}]}
     example = SearchEnv.dataset_preprocess(row)
     call = {"name": "search", "arguments": '{"query": "lamps warranty"}'}
-    for address in (str(notes), str(tmp_path / "notes.sqlite")):
+    for address in (str(notes), str(tmp_path / "notes.sqlite"), notes):
         turns: list[Any] = [
             {"role": "assistant", "tool_calls": [call]}, "<answer>24 months</answer> [Source: lamps.md]"
         ]  # fmt: skip

@@ -149,6 +149,9 @@ def test_answers_are_facts_of_the_corpus() -> None:
 async def test_rows_in_their_published_columns_load_and_score() -> None:
     example = WikipediaEnv.dataset_preprocess({"Question": "Who?", "Answer": "The Eiffel Tower"})
     assert example["prompt_messages"] == [{"role": "user", "content": "Who?"}]
+    assert WikipediaEnv.dataset_preprocess({"Question": "Who?", "Answer": "a", "kind": "fact"})["task"] == {
+        "ground_truth": ["a"]
+    }
     env = WikipediaEnv()
     assert env.demonstrate(example) is None
     [rollout] = await play_all(env, [example], lambda each: ScriptedModel("<answer>eiffel tower.</answer>"))
@@ -205,7 +208,7 @@ async def test_any_index_and_folder_can_be_searched(tmp_path: Path, monkeypatch:
     notes.mkdir()
     (notes / "lamps.md").write_text("# Lamps\n\nThe warranty on lamps lasts 24 months.")
     build_index(notes, tmp_path / "notes.sqlite").close()
-    for corpus in (str(tmp_path / "notes.sqlite"), str(notes)):
+    for corpus in (str(tmp_path / "notes.sqlite"), str(notes), tmp_path / "notes.sqlite"):
         monkeypatch.setenv("BENCHMAX_HOME", str(tmp_path / "home"))
         env = WikipediaEnv(corpus)
         assert "24 months" in await env.run_tool("r", SEARCH, q="warranty lamps")

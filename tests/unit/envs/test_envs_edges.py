@@ -21,7 +21,7 @@ from benchmax.envs.datasets import load_examples
 from benchmax.envs.loading import find_rows, load_env_class
 from benchmax.envs.reward_helpers import percent_of_text_a_in_text_b
 from benchmax.envs.types import ToolDefinition
-from benchmax.errors import EnvDefinitionError, NotFoundError, ToolError
+from benchmax.errors import DatasetError, EnvDefinitionError, NotFoundError, ToolError
 from benchmax.rollouts.tool_schema import argument_check
 
 # Names
@@ -80,6 +80,21 @@ def test_a_sum_without_a_finite_value_is_an_error_for_the_model(expression: str)
 
 
 # The doctor
+
+
+@pytest.mark.parametrize("name", ["arithmetic", "calculator"])
+def test_a_ground_truth_that_is_no_whole_number_is_refused_when_rows_are_read(name: str) -> None:
+    env = load_env_class(name)
+    with pytest.raises(DatasetError, match=r"ground_truth is 'seven', not a whole number"):
+        load_examples([{"question": "3 + 4?", "ground_truth": "seven"}], env)
+    (example,) = load_examples([{"question": "3 + 4?", "ground_truth": 7.0}], env)
+    assert example.get("task") == {"ground_truth": "7"}
+
+
+@pytest.mark.parametrize("name", ["arithmetic", "calculator"])
+def test_rows_that_an_environment_does_not_make_are_told_by_name(name: str) -> None:
+    with pytest.raises(NotFoundError, match=r"'other' is no file, and \w+ knows no dataset of that name"):
+        find_rows(load_env_class(name), "other")
 
 
 def test_arguments_are_made_for_schemas_that_ask_for_very_much() -> None:

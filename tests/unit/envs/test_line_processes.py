@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from benchmax.envs.line_processes.client import LineProcesses
-from benchmax.errors import UsageError
+from benchmax.errors import RewardError, UsageError
 
 CHILD = """
 import os, sys, time
@@ -22,8 +22,16 @@ def load():
 def answer(message):
     print("a library that prints")
     work = {"pid": os.getpid, "fail": lambda: 1 / 0, "forget": lambda: bytearray(2**31), "write": write,
-            "last": forever, "wait": lambda: time.sleep(60)}[message["do"]]
-    return {"found": work() if message["do"] == "pid" else apart(work, 0.3, 2**30)}
+            "last": forever, "wait": lambda: time.sleep(60), "half": half, "slowly": slowly}[message["do"]]
+    return {"found": work() if message["do"] in ("pid", "half", "slowly") else apart(work, 0.3, 2**30)}
+
+def half():
+    os.write(CHANNEL, b'{"found": ')
+    os._exit(1)
+
+def slowly():
+    time.sleep(1)
+    return "late"
 
 def write():
     with open(os.path.join(os.path.dirname(__file__), "written"), "w") as file:
@@ -34,6 +42,7 @@ def forever():
     while True:
         pass
 
+CHANNEL = os.dup(1)
 serve(load, answer)
 """
 FORKED = """
@@ -48,6 +57,24 @@ if os.fork() == 0:
     os._exit(other == first)
 assert os.waitstatus_to_exitcode(os.wait()[1]) == 0, "a fork has processes of its own"
 assert processes.ask({"do": "pid"})["found"] == first
+processes.close()
+"""
+INTERRUPTED = """
+import signal, sys
+from pathlib import Path
+from benchmax.envs.line_processes import client
+client.MOST_PROCESSES = 1
+processes = client.LineProcesses(Path(sys.argv[1]), patience=10, what="It")
+first = processes.ask({"do": "pid"})["found"]
+signal.signal(signal.SIGALRM, signal.default_int_handler)
+signal.setitimer(signal.ITIMER_REAL, 0.1)
+try:
+    processes.ask({"do": "slowly"})
+except KeyboardInterrupt:
+    other = processes.ask({"do": "pid"})["found"]
+    assert isinstance(other, int) and other != first, other
+else:
+    raise AssertionError("it was not interrupted")
 processes.close()
 """
 
@@ -74,3 +101,15 @@ def test_a_missing_package_is_said(script: Path) -> None:
 
 def test_a_fork_asks_processes_of_its_own(script: Path) -> None:
     subprocess.run([sys.executable, "-c", FORKED, str(script)], check=True, timeout=60)
+
+
+def test_a_process_that_ends_while_it_answers_is_replaced(script: Path) -> None:
+    processes = LineProcesses(script, patience=10, what="It")
+    with pytest.raises(RewardError, match="It ended 2 times"):
+        processes.ask({"do": "half"})
+    assert isinstance(processes.ask({"do": "pid"})["found"], int)
+    processes.close()
+
+
+def test_the_answer_to_an_interrupted_question_is_not_that_to_the_next(script: Path) -> None:
+    subprocess.run([sys.executable, "-c", INTERRUPTED, str(script)], check=True, timeout=60)

@@ -13,7 +13,7 @@ from benchmax.envs.calculator.expressions import compute
 from benchmax.envs.math.answers import MathJudge, decide, final_answer
 from benchmax.envs.math.levels import LEVELS, make_rows
 from benchmax.envs.math.levels.task import filled
-from benchmax.envs.math.math_env import WORKDIR
+from benchmax.envs.math.math_env import WORKDIR, MathEnv
 from benchmax.envs.math.row_shapes import answer_of, question_of
 from benchmax.envs.mcp.agent.reward_worker import load_rewards
 from benchmax.envs.types import Transcript
@@ -35,6 +35,11 @@ def judge():
 
 def test_numbers_in_every_notation_are_decided_without_algebra():
     assert [(said, truth) for said, truth, right in pairs(NUMBERS) if decide(said, truth) is not right] == []
+
+
+def test_the_sign_of_an_amount_may_stand_on_either_side_of_the_currency():
+    assert decide("$-5", "-5") is decide("-$5", "$-5.00") is decide("$-5 million", "-5000000") is True
+    assert decide("$-5", "5") is decide("-$-5", "5") is decide("$-5", "€-5") is False
 
 
 def test_there_are_five_hundred_pairs():
@@ -154,6 +159,13 @@ def test_a_text_of_opening_tags_takes_no_time():
 )
 def test_columns_of_known_sets_are_read(row, question, answer):
     assert (question_of(row), answer_of(row)) == (question, answer)
+
+
+def test_a_column_steps_of_another_set_is_no_calculation():
+    row = {"question": "2 + 2?", "answer": "4", "steps": ["Add 2 and 2."]}
+    example = MathEnv.dataset_preprocess(row)
+    assert example.get("task") == {"ground_truth": "4"}
+    assert MathEnv.gold_tool_calls(example) == []
 
 
 @pytest.mark.parametrize("row", [{"question": "?"}, {"answer": "7"}, {"question": "?", "answer": "so\n####"}])

@@ -24,7 +24,7 @@ from benchmax.envs.reasoning.puzzle_process import checked_expression
 from benchmax.envs.reasoning.reasoning_env import LEVELS
 from benchmax.envs.reasoning.tasks import MIXED, NAMES
 from benchmax.envs.types import Example, Messages
-from benchmax.errors import NotFoundError, UsageError
+from benchmax.errors import DatasetError, NotFoundError, UsageError
 from benchmax.evaluation.evaluate import evaluate
 from benchmax.models.scripted import ScriptedModel
 from benchmax.rollouts.host import EnvHost
@@ -82,7 +82,7 @@ def test_every_task_has_a_class_that_others_find_by_its_name() -> None:
     assert b"LegCounting" in dump_bundle(found).pickled
     assert is_named("reasoning/leg_counting,arithmetic=2")
     assert not is_named("reasoning/leg_counting,main.py")
-    with pytest.raises(NotFoundError, match="Did you mean leg_counting"):
+    with pytest.raises(NotFoundError, match="Did you mean 'leg_counting'"):
         load_env_class("reasoning/leg_count")
 
 
@@ -224,6 +224,20 @@ async def test_an_answer_that_takes_for_ever_is_wrong() -> None:
     assert await paid(env_class(), example, f"<answer>{'**'.join(sorted([first, *others], key=int))}</answer>") == 0.0
     assert time.monotonic() - began < 40
     assert await paid(env_class(), example, str(env_class().demonstrate(example))) == 1.0
+
+
+def test_a_row_of_no_task_is_refused() -> None:
+    (row,) = rows_of("leg_counting", rows=1)
+    with pytest.raises(DatasetError, match=r"no reasoning task 'leg_countin'\. Did you mean 'leg_counting'"):
+        load_examples([{**row, "task": "leg_countin"}], ReasoningEnv)
+
+
+@pytest.mark.parametrize("entry", ["{'question': 1", "{}", "json:[1]", "1"])
+async def test_an_entry_that_is_no_puzzle_is_said(entry: str) -> None:
+    (row,) = rows_of("graph_color", rows=1)
+    (example,) = load_examples([{**row, "entry": entry}], ReasoningEnv)
+    with pytest.raises(UsageError, match=r"The column entry of a row of graph_color holds no puzzle"):
+        await paid(ReasoningEnv(), example, "<answer>17</answer>")
 
 
 async def test_a_hundred_rollouts_at_once() -> None:

@@ -230,6 +230,21 @@ def test_html_may_leave_tags_out(page: str) -> None:
     assert strip_html(page) == ("x", "Hello text")
 
 
+@pytest.mark.parametrize("section", ["<![foo[ bar", "<![[", "<![ ", "<![if !IE]>", "<![CDATA[x]]>"])
+def test_html_may_have_sections_of_any_name(section: str) -> None:
+    assert strip_html(f"<p>Hello</p>{section}<p>text</p>").content.startswith("Hello")
+
+
+def test_a_file_name_may_be_of_any_bytes(tmp_path: Path) -> None:
+    folder = tmp_path / "notes"
+    folder.mkdir()
+    Path(os.fsdecode(bytes(folder) + b"/caf\xe9.txt")).write_text("Coffee.")
+    for _ in range(2):
+        index = build_index(folder, tmp_path / "notes.sqlite")
+        assert [hit.id for hit in index.search("coffee")] == ["caf\\udce9.txt"]
+        index.close()
+
+
 def test_links_out_of_a_folder_are_not_followed(tmp_path: Path) -> None:
     folder = tmp_path / "notes"
     folder.mkdir()

@@ -70,6 +70,23 @@ def test_limits_offsets_and_modes() -> None:
         INDEX.search("x", mode="vector")
 
 
+@pytest.mark.parametrize("filters", [None, {"kind": "even"}])
+def test_pages_fit_together(filters: dict[str, str] | None) -> None:
+    draw = random.Random(1)
+    documents = [
+        Document(
+            f"d{n}", draw.choice(("Lamp warranty", "Lamp", "Note")),
+            " ".join(draw.choices(("lamp", "warranty", "paper", "noise"), k=draw.randint(5, 60))),
+            {"kind": "odd" if n % 2 else "even"},
+        )
+        for n in range(300)
+    ]  # fmt: skip
+    index = MemoryIndex(documents)
+    pages = [index.search("lamp warranty", 10, offset=at, filters=filters) for at in range(0, 100, 10)]
+    ids = [hit.id for page in pages for hit in page]
+    assert len(set(ids)) == len(ids) == 100
+
+
 @pytest.mark.parametrize(
     ("filters", "ids"),
     [

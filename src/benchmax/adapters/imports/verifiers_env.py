@@ -18,7 +18,7 @@ from benchmax.adapters.verifiers import ADAPTER
 from benchmax.adapters.verifiers.rollouts import messages_of
 from benchmax.envs.base_env import BaseEnv
 from benchmax.envs.types import Messages, RewardValue, Unscored
-from benchmax.errors import EnvDefinitionError, NotFoundError, UsageError
+from benchmax.errors import EnvDefinitionError, NotFoundError, UsageError, describe_cause
 
 DEFAULT_ROWS = 1000
 """Tasks that are taken of a taskset without end, unless --data says how many."""
@@ -89,7 +89,9 @@ def open_taskset(taskset_id: str, settings: dict[str, Any]) -> Any:
         config = vf.taskset_config_type(taskset_id).model_validate({**settings, "id": taskset_id})
         taskset = vf.load_taskset(config)
     except (ImportError, AttributeError, TypeError) as error:
-        raise NotFoundError(f"verifiers has no taskset {taskset_id!r}: {error} Install its package.") from error
+        raise NotFoundError(
+            f"verifiers has no taskset {taskset_id!r}: {describe_cause(error)}. Install its package."
+        ) from error
     except ValueError as error:
         raise UsageError(f"verifiers:{taskset_id} does not take these settings: {error}") from error
     for needs in _unmet(taskset, taskset_id):

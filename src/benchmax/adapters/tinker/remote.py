@@ -1,7 +1,7 @@
 """The model on Tinker's server: a LoRA adapter that is sampled from, trained and saved there.
 
 Requests go out through the `tinker` package, which reads `TINKER_API_KEY` and `TINKER_BASE_URL` and repeats what fails
-for a while. What it raises in the end arrives as an error of ours.
+for a while. What it raises in the end arrives as one of benchmax's errors.
 """
 
 from __future__ import annotations

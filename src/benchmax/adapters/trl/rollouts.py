@@ -7,7 +7,7 @@
     )
 
 TRL's own loop runs the tools of one rollout after those of another. Here the rollouts of a batch share an event loop,
-and generation gathers whoever waits for the model into one call.
+and everything that waits for the model is generated in one call.
 """
 
 from __future__ import annotations

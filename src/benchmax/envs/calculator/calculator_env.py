@@ -53,11 +53,11 @@ class CalculatorEnv(BaseEnv):
         return question_example(example, WORKED_EXAMPLE)
 
     @classmethod
-    def load_dataset(cls, dataset_name: str = "products", **kwargs: Any) -> tuple[list[dict[str, str]], None]:
-        """`products`: two-digit numbers multiplied; rows made here, nothing is fetched."""
-        if dataset_name != "products":
-            raise ValueError(f"CalculatorEnv knows the rows 'products', not {dataset_name!r}. Use that, or a file.")
-        return make_rows(**kwargs), None
+    def load_dataset(cls, dataset_name: str = "products", **kwargs: Any) -> tuple[Any, str | None]:
+        """`products`: two-digit numbers multiplied, made here; any other name is one of the hub."""
+        if dataset_name == "products":
+            return make_rows(**kwargs), None
+        return super().load_dataset(dataset_name, **kwargs)
 
     async def list_tools(self) -> list[ToolDefinition]:
         return [CALCULATE]
@@ -81,8 +81,8 @@ class CalculatorEnv(BaseEnv):
 
     @classmethod
     def gold_tool_calls(cls, example: Example) -> list[ToolCall]:
-        question_example = str(example["prompt_messages"][-1]["content"]).rstrip("?")
-        return [ToolCall("calculate", json.dumps({"expression": question_example}), "call_1")]
+        expression = str(example["prompt_messages"][-1]["content"]).rstrip("?")
+        return [ToolCall("calculate", json.dumps({"expression": expression}), "call_1")]
 
 
 def make_rows(*, rows: int | None = 1000, seed: int = 0) -> list[dict[str, str]]:

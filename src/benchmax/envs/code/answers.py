@@ -40,6 +40,6 @@ def fenced_blocks(text: str) -> list[str]:
 
 
 def defines(source: str, name: str) -> bool:
-    """Whether code gives a name a value at its top level."""
+    """Whether code defines a name at its top level."""
     named = re.escape(name)
     return re.search(rf"^(?:(?:async +)?def +|class +)?{named}\b *(?:\(|:|=(?!=))", source, re.MULTILINE) is not None

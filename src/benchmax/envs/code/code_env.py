@@ -60,7 +60,7 @@ class CodeEnv(BaseEnv):
     PRIMARY_REWARD_KEY = "tests"
 
     def __init__(self, tools: bool = False, **kwargs: Any) -> None:
-        """SandboxUnavailable where this machine cannot hold what a model wrote."""
+        """Raises SandboxUnavailable on a machine that cannot confine what a model wrote."""
         super().__init__(**kwargs)
         check_sandbox()
         self._tools = tools
@@ -175,7 +175,7 @@ def _score(tally: Tally) -> RewardValue:
 
 
 def _log_first(name: str, cases: list[Case], outcomes: list[Outcome], held: list[bool]) -> None:
-    """One line for whoever reads the rollout; the model does not see it."""
+    """Log one line for readers of the rollout; the model does not see it."""
     if all(held):
         return
     case, got = cases[held.index(False)], outcomes[held.index(False)]

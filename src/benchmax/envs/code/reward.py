@@ -86,6 +86,11 @@ def cases_to_text(cases: Sequence[Case]) -> str:
 def read_cases(given: Any) -> list[Case]:
     """Cases from JSON text or from a list of `{"args", "expected"}`; ValueError for anything else."""
     found = json.loads(given) if isinstance(given, str) else given
-    if not isinstance(found, list) or not all(isinstance(each, Mapping) and "args" in each for each in found):
+    if not isinstance(found, list) or not all(map(_is_case, found)):
         raise ValueError("not a list of cases")
     return [Case(tuple(each["args"]), each.get("expected")) for each in found]
+
+
+def _is_case(given: Any) -> bool:
+    """Whether it has a list of arguments: the letters of a text, or the keys of an object, are none."""
+    return isinstance(given, Mapping) and isinstance(given.get("args"), list | tuple)

@@ -76,7 +76,7 @@ class Tally:
 
 
 def check_sandbox() -> None:
-    """SandboxUnavailable where this machine cannot hold code that nobody has read; found out once, in a moment."""
+    """Raise SandboxUnavailable on a machine that cannot confine untrusted code; tried once, which takes a moment."""
     if (refused := _refused(insists())) is not None:
         raise refused
 

@@ -14,6 +14,7 @@ from benchmax.envs.excel.tools import INPUT, OUTPUT
 from benchmax.envs.generated_tasks import worked_example
 from benchmax.envs.required_columns import require_columns
 from benchmax.envs.types import Example, Messages, ToolCall
+from benchmax.errors import UsageError
 
 WORKED_EXAMPLE: Messages = worked_example(
     "G2: 8\nG3: 60\nG4: 5\nPut the sum of G2:G4 in F8.",
@@ -45,9 +46,9 @@ class ExcelBase(BaseEnv):
         row = dict(example)
         require_columns(row, "instruction", "answer_position", "expected")
         if not any(row.get(name) for name in row_shapes.SOURCES):
-            raise ValueError(f"An Excel row needs a workbook in one of {', '.join(row_shapes.SOURCES)}. Add one.")
+            raise UsageError(f"An Excel row needs a workbook in one of {', '.join(row_shapes.SOURCES)}. Add one.")
         source, output = row.get("input_filename") or INPUT, row.get("output_filename") or OUTPUT
-        short = row.get("level") in _SHORT_PROMPT_LEVELS
+        short = bool(row.get("sheets")) and row.get("level") in _SHORT_PROMPT_LEVELS
         content = row_shapes.short_prompt(row) if short else row_shapes.full_prompt(row, source, output)
         before: Messages = [] if short else [{"role": "system", "content": MANIPULATION_PROMPT}]
         before += WORKED_EXAMPLE if row.get("level") == DEFAULT_LEVEL else []

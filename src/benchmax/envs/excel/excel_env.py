@@ -93,8 +93,10 @@ class ExcelEnvInProcess(ExcelBase):
 
     async def copy_from_workspace(self, rollout_id: str, src_filename: str, dst_path: Path) -> None:
         files = self._rollouts[rollout_id]
-        content = {files.input: files.content, **files.written}[src_filename]
-        await asyncio.to_thread(Path(dst_path).write_bytes, content)
+        known = {files.input: files.content, **files.written}
+        if src_filename not in known:
+            raise FileNotFoundError(f"The rollout has no file {src_filename!r}. It has: {', '.join(known)}.")
+        await asyncio.to_thread(Path(dst_path).write_bytes, known[src_filename])
 
 
 class ExcelEnv(ExcelBase, ParallelMcpEnv):

@@ -95,6 +95,9 @@ class SecondOpinion:
                 logger.info("LibreOffice has no answer: %s: %s", type(error).__name__, error)
                 await self._end()
                 return None
+            except asyncio.CancelledError:
+                await self._end()  # its answer, still to come, would be read as that to the next question
+                raise
 
     async def close(self) -> None:
         async with self._turn:

@@ -32,11 +32,11 @@ def short_prompt(row: Mapping[str, Any]) -> str:
 
 
 def full_prompt(row: Mapping[str, Any], source: str, output: str) -> str:
-    """What is asked, under the headings of SpreadsheetBench."""
-    content = row.get("content") or sheets_text(row["sheets"], named=True)
+    """What is asked, under the headings of SpreadsheetBench; without the content where the row has only a file."""
+    content = row.get("content") or (sheets_text(row["sheets"], named=True) if row.get("sheets") else None)
     kind = row.get("instruction_type") or "Sheet-Level Manipulation"
     parts = (row["instruction"], source, content, kind, row["answer_position"], output)
-    return "\n".join(f"{head}: {part}" for head, part in zip(_HEADS, parts, strict=True))
+    return "\n".join(f"{head}: {part}" for head, part in zip(_HEADS, parts, strict=True) if part is not None)
 
 
 def sheets_text(sheets: Mapping[str, Mapping[str, Any]], *, named: bool = False) -> str:

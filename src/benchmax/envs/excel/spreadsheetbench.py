@@ -22,7 +22,7 @@ from benchmax.concurrency import all_or_cancel, run_sync
 from benchmax.config import setting
 from benchmax.envs.excel.reward import score_workbook
 from benchmax.envs.excel.workbook_sandbox import WorkbookError, WorkbookSandbox
-from benchmax.errors import NotFoundError
+from benchmax.errors import NotFoundError, UsageError
 from benchmax.sandbox.call import plain_name
 
 logger = logging.getLogger(__name__)
@@ -55,7 +55,7 @@ def find_folder() -> Path:
 
 
 def load_rows(folder: str | Path, rows: int | None = None) -> list[dict[str, Any]]:
-    """The rows of a folder; ValueError for rows without their columns, FileNotFoundError for missing workbooks."""
+    """The rows of a folder; UsageError for rows without their columns, FileNotFoundError for missing workbooks."""
     published = list(_published(Path(folder)))[:rows]
     found = run_sync(_prepared(Path(folder), published))
     usable = [row for row in found if row is not None]
@@ -71,9 +71,9 @@ def _published(folder: Path) -> Iterator[dict[str, Any]]:
     )
     for at, row in enumerate(rows, 1):
         if missing := [name for name in COLUMNS if row.get(name) is None]:
-            raise ValueError(f"Row {at} of dataset.json has no {missing[0]}. A row has {', '.join(COLUMNS)}.")
+            raise UsageError(f"Row {at} of dataset.json has no {missing[0]}. A row has {', '.join(COLUMNS)}.")
         if not plain_name(str(row["spreadsheet_path"])):
-            raise ValueError(f"Row {at} has the path {row['spreadsheet_path']!r}, outside of the folder. Correct it.")
+            raise UsageError(f"Row {at} has the path {row['spreadsheet_path']!r}, outside of the folder. Correct it.")
         yield row
 
 

@@ -66,6 +66,11 @@ class LineProcesses:
                     return answer
                 process.end()
                 process = None
+        except BaseException:
+            if process is not None:  # its answer, still to come, would be read as that to the next message
+                process.end()
+                process = None
+            raise
         finally:
             self._free.put(process)
         raise RewardError(f"{self._what} ended {_TRIES} times. See whether memory is short, then try again.")
@@ -118,7 +123,7 @@ class _LineProcess:
         waiting = select.poll()  # select() takes no descriptor above 1023
         waiting.register(self._process.stdout, select.POLLIN)
         line = self._process.stdout.readline() if waiting.poll(1_000 * self._patience) else b""
-        return dict(json.loads(line)) if line else None
+        return dict(json.loads(line)) if line.endswith(b"\n") else None  # killed while it wrote, it leaves half a line
 
     def end(self) -> None:
         self._process.kill()

@@ -68,7 +68,8 @@ class MathEnv(ParallelMcpEnv):
     @classmethod
     def dataset_preprocess(cls, example: Any, **kwargs: Any) -> Example:
         task = {"ground_truth": row_shapes.answer_of(example)}
-        solution = {key: example[key] for key in ("steps", "reply") if example.get(key)}
+        generated = all(map(example.get, ("steps", "reply")))  # a column of one of these names alone is another's
+        solution = {"steps": example["steps"], "reply": example["reply"]} if generated else {}
         return make_example(
             prompt_messages=[*WORKED_EXAMPLE, {"role": "user", "content": row_shapes.question_of(example)}],
             task=task | solution,

@@ -1,7 +1,7 @@
 r"""Plain numbers in every notation people answer in, compared exactly.
 
 `1,234`, `-3.50`, `5/2`, `2 1/2`, `\frac{5}{2}`, `50\%`, `3.2 \times 10^{4}`, `$18`, `120 cm`, `5 apples`, `2 million`.
-Sums, products, powers and roots are not plain numbers: somebody who was asked for 47 * 83 has to work it out.
+Sums, products, powers and roots are not plain numbers: the answer to 47 * 83 has to be worked out.
 """
 
 from __future__ import annotations
@@ -15,7 +15,10 @@ TOLERANCE = Fraction(2, 10**6)
 NUMBER_CHARS = 100
 
 _DECIMAL = r"(?:\d{1,3}(?:,\d{3})+|\d+)(?:\.\d*)?|\.\d+"
-_PLAIN = re.compile(rf"(?P<sign>[-+]?)\s*(?P<currency>[$€£]?)\s*(?P<body>{_DECIMAL})(?P<rest>.*)", re.DOTALL)
+_PLAIN = re.compile(
+    rf"(?:(?P<sign>[-+]?)\s*(?P<currency>[$€£]?)|(?P<before>[$€£])\s*(?P<after>[-+]))\s*(?P<body>{_DECIMAL})(?P<rest>.*)",
+    re.DOTALL,
+)
 _FRACTION = re.compile(
     r"(?P<sign>[-+]?)\s*(?P<whole>\d{1,15}(?=\s|\\))?\s*"
     r"(?:\\[dt]?frac\s*(?:\{\s*(?P<a>-?\d{1,30})\s*\}\s*\{\s*(?P<b>\d{1,30})\s*\}|(?P<c>\d)\s*(?P<d>\d))"
@@ -140,7 +143,8 @@ def _read_decimal(text: str) -> PlainNumber | None:
         value *= Fraction(10) ** int(power[1] or power[2])
         rest = rest[power.end() :]
     kind = "decimal" if "." in body or (power is not None and value.denominator > 1) else "whole"
-    return _with_unit(-value if match["sign"] == "-" else value, kind, match["currency"], rest)
+    negative = "-" in (match["sign"], match["after"])
+    return _with_unit(-value if negative else value, kind, match["currency"] or match["before"] or "", rest)
 
 
 def _with_unit(value: Fraction, kind: str, currency: str, rest: str) -> PlainNumber | None:

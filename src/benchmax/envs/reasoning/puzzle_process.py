@@ -1,7 +1,7 @@
 """The process in which reasoning-gym makes puzzles and scores answers: a line of JSON in, a line out.
 
 {"make": {"task", "level", "settings", "seed", "rows"}}   → {"rows": […]} or {"error": "…"}
-{"score": {"task", "answer", "entry"}}                    → {"score": 0.5}
+{"score": {"task", "answer", "entry"}}                    → {"score": 0.5} or {"error": "…"}
 
 Covered
 - Each answer is scored in a fork that the kernel ends when it takes too long or too much memory.
@@ -57,6 +57,7 @@ _NAMES = frozenset(
     {"sin", "cos", "tan", "sec", "csc", "cot", "asin", "acos", "atan", "sinh", "cosh", "tanh", "exp", "log", "ln",
      "sqrt", "Abs", "pi"}
 )  # fmt: skip
+_ENTRY_KEYS = ("question", "answer", "metadata")
 _LABELS = frozenset({"true", "false", "yes", "no"})
 """Answers that are right or wrong: one scorer takes any text for `True`."""
 
@@ -146,16 +147,19 @@ def _scorer(task: str) -> Any:
 _SCORERS: dict[str, Any] = {}
 
 
-def score_apart(message: dict[str, Any], seconds: float) -> float:
+def score_apart(order: dict[str, Any], seconds: float) -> dict[str, Any]:
     """The same in a fork; one that fails, or is ended by the kernel, is worth nothing."""
-    entry = read_entry(message["entry"])
-    _scorer(message["task"])  # made here, so that forks have it
-    return apart(lambda: score(message["task"], message["answer"], entry), seconds, MEMORY_BYTES) or 0.0
+    try:
+        entry = read_entry(order["entry"])
+        _scorer(order["task"])  # made here, so that forks have it
+    except Exception as error:  # the row is at fault, not the answer
+        return {"error": f"{type(error).__name__}: {error}"}
+    return {"score": apart(lambda: score(order["task"], order["answer"], entry), seconds, MEMORY_BYTES) or 0.0}
 
 
 def write_entry(entry: dict[str, Any]) -> str:
     """A puzzle as text. Python's own notation keeps tuples and keys that are numbers, which scorers compare."""
-    kept = {key: entry[key] for key in ("question", "answer", "metadata")}
+    kept = {key: entry[key] for key in _ENTRY_KEYS}
     try:
         text = repr(kept)
         if ast.literal_eval(text) == kept:
@@ -166,8 +170,9 @@ def write_entry(entry: dict[str, Any]) -> str:
 
 
 def read_entry(text: str) -> dict[str, Any]:
+    """A puzzle as `write_entry` wrote it; raises for any other text."""
     found = json.loads(text[5:]) if text.startswith("json:") else ast.literal_eval(text)
-    return dict(found)
+    return {key: found[key] for key in _ENTRY_KEYS}
 
 
 # Making
@@ -307,7 +312,7 @@ def _load() -> None:
 def _answer(message: dict[str, Any]) -> dict[str, Any]:
     score_seconds, make_seconds = map(float, sys.argv[1:3])
     if "score" in message:
-        return {"score": score_apart(message["score"], score_seconds)}
+        return score_apart(message["score"], score_seconds)
     return _made(message["make"], make_seconds)
 
 

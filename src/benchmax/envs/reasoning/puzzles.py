@@ -30,7 +30,13 @@ def make_puzzles(task: str, level: str, settings: Mapping[str, Any], *, seed: in
 
 def score_puzzle(task: str, answer: str, entry: str) -> float:
     """What an answer to a puzzle is worth, from 0 to 1."""
-    return float(_asked({"score": {"task": task, "answer": answer, "entry": entry}})["score"])
+    said = _asked({"score": {"task": task, "answer": answer, "entry": entry}})
+    if "error" in said:
+        raise UsageError(
+            f"The column entry of a row of {task} holds no puzzle ({said['error'][:200]}). "
+            "Leave it as load_dataset makes it."
+        )
+    return float(said["score"])
 
 
 def _asked(message: Mapping[str, Any]) -> dict[str, Any]:

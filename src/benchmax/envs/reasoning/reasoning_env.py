@@ -17,7 +17,7 @@ from benchmax.envs.base_env import BaseEnv
 from benchmax.envs.example_id import make_example
 from benchmax.envs.loading import json_or_text
 from benchmax.envs.reasoning.puzzles import make_puzzles, score_puzzle
-from benchmax.envs.reasoning.tasks import MIXED, NAMES
+from benchmax.envs.reasoning.tasks import MIXED, NAMES, check_task
 from benchmax.envs.required_columns import require_columns, require_task
 from benchmax.envs.reward_helpers import only_answer
 from benchmax.envs.types import Example, Messages, RewardValue
@@ -54,6 +54,7 @@ class ReasoningEnv(BaseEnv):
     @classmethod
     def dataset_preprocess(cls, example: Any, **kwargs: Any) -> Example:
         require_columns(example, "task", "question", "entry")
+        check_task(example["task"])
         prompt: Messages = []
         if shown := example.get("shown"):
             question, answer = shown

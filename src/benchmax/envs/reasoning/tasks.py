@@ -5,12 +5,11 @@ The names stand in `tasks.txt`, by subject, so that listing them loads nothing. 
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from benchmax.errors import NotFoundError
+from benchmax.errors import NotFoundError, did_you_mean
 
 _BY_SUBJECT = Path(__file__).with_name("tasks.txt").read_text("utf-8").splitlines()
 NAMES: tuple[str, ...] = tuple(name for line in _BY_SUBJECT for name in line.partition(": ")[2].split())
@@ -26,12 +25,16 @@ def members() -> Sequence[str]:
     return NAMES
 
 
+def check_task(name: str) -> None:
+    """Raise NotFoundError for a name that no task has."""
+    if name not in NAMES:
+        hints = f"{did_you_mean(str(name), NAMES)} `benchmax env show reasoning` lists them.".strip()
+        raise NotFoundError(f"There is no reasoning task {name!r}. {hints}")
+
+
 def member(name: str) -> Any:
     """The class of a task."""
-    if name not in NAMES:
-        near = difflib.get_close_matches(name, NAMES, n=3)
-        hint = f"Did you mean {' or '.join(near)}? " if near else ""
-        raise NotFoundError(f"There is no reasoning task {name!r}. {hint}`benchmax env show reasoning` lists them.")
+    check_task(name)
     return __getattr__(class_name(name))
 
 

@@ -19,7 +19,7 @@ def without_citations(text: str) -> str:
 
 
 def cited(text: str, chunks: Sequence[Mapping[str, Any]]) -> CitationScore:
-    """How many of the marks name one of the texts, and how many of the texts are named; 0 when there are none."""
+    """The share of marks that name one of the texts, and of texts that are named; 0 when there are none."""
     marks = {part.strip().casefold() for mark in SOURCE_MARK.findall(text) for part in mark.split(",")} - {""}
     names = [_names_of(chunk) for chunk in chunks]
     if not marks or not names:

@@ -33,16 +33,17 @@ class AnswerJudge:
         """0, 0.5 or 1. Raises JudgeError when there is no verdict."""
         if not answer.strip():
             return 0.0
+        judge = self._judge or self._opened(await self._key())
+        reference = " / ".join(accepted_answers(truth))
+        return (await judge_rubric(judge, CORRECT, question, answer, reference)).score
+
+    def _opened(self, key: str | None) -> Judge:
+        """The one judge, whichever of several first answers asks for it."""
         if self._judge is None:
             self._judge = Judge(
-                name=self._model,
-                base_url=self._base_url,
-                api_key=await self._key(),
-                timeout=self._timeout,
-                cache=10_000,
+                name=self._model, base_url=self._base_url, api_key=key, timeout=self._timeout, cache=10_000
             )
-        reference = " / ".join(accepted_answers(truth))
-        return (await judge_rubric(self._judge, CORRECT, question, answer, reference)).score
+        return self._judge
 
     async def close(self) -> None:
         if self._judge is not None:

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import inspect
 import json
+import os
 from collections.abc import Generator, Mapping, Sequence
 from typing import Any
 
@@ -20,6 +21,7 @@ from benchmax.envs.example_id import make_example
 from benchmax.envs.generated_tasks import TEXT, arguments_schema, worked_example
 from benchmax.envs.required_columns import require_columns, require_task
 from benchmax.envs.reward_helpers import (
+    accepted_answers,
     count_search_calls,
     extract_completion_text,
     extract_last_answer_block,
@@ -44,7 +46,7 @@ WORKED_EXAMPLE: Messages = worked_example(
     "[Source: d999] Ina Falk, engineer. Office: Rosdal. Extension: 3907. Joined: 1998.",
     "<answer>3907</answer> [Source: d999]",
 )
-"""A worked example, for the level at which small models begin; nobody of this name works there."""
+"""A worked example, for the level at which small models begin; no employee has this name."""
 _PROMPT = "Search{about}. Answer in <answer> tags and cite the text that says so: [Source: id]."
 
 
@@ -77,6 +79,8 @@ class SearchEnv(BaseEnv):
     ) -> None:
         """`search` is a corpus: an object with a method `search`, or what `benchmax.search.open_corpus` opens."""
         super().__init__(**kwargs)
+        if isinstance(search, os.PathLike):
+            search = os.fspath(search)
         self._is_handbook = search is None or search == NAME
         self._corpus = handbook_index() if self._is_handbook else _opened(search)
         self._opened_here = isinstance(search, str) and not self._is_handbook
@@ -211,10 +215,11 @@ class SearchEnv(BaseEnv):
     def gold_completion(cls, example: Example) -> str | None:
         task = example.get("task") or {}
         truth = task.get("ground_truth")
-        if truth is None:
+        answers = [] if truth is None else accepted_answers(truth)
+        if not answers:
             return None
         marks = " ".join(f"[Source: {each['id']}]" for each in task.get("reference_chunks", ()) if each.get("id"))
-        return f"<answer>{truth[0] if isinstance(truth, list) else truth}</answer> {marks}".strip()
+        return f"<answer>{answers[0]}</answer> {marks}".strip()
 
     @classmethod
     def gold_tool_calls(cls, example: Example) -> list[ToolCall]:

@@ -11,6 +11,7 @@ share the articles.
 from __future__ import annotations
 
 import html
+import os
 from collections.abc import Generator, Mapping, Sequence
 from typing import Any, ClassVar
 
@@ -60,7 +61,7 @@ class WikipediaEnv(BaseEnv):
 
     def __init__(
         self,
-        corpus: str | Index | Sequence[str] | None = None,
+        corpus: str | os.PathLike[str] | Index | Sequence[str] | None = None,
         *,
         wikipedia_api_keys: Sequence[str] | None = None,
         url: str | None = None,
@@ -71,6 +72,8 @@ class WikipediaEnv(BaseEnv):
         `wikipedia_api_keys` are bearer tokens of the live API, used in turn; a list in place of `corpus` is that, too.
         """
         super().__init__(**kwargs)
+        if isinstance(corpus, os.PathLike):
+            corpus = os.fspath(corpus)
         if corpus is not None and not isinstance(corpus, str | Index):
             corpus, wikipedia_api_keys = LIVE, list(corpus)
         self._corpus = corpus or (LIVE if wikipedia_api_keys or url else NAME)
@@ -85,7 +88,7 @@ class WikipediaEnv(BaseEnv):
         require_columns(asked, *asked)
         question, answer = asked.values()
         task: dict[str, Any] = {"ground_truth": accepted_answers(row.get("accepted") or answer)}
-        if row.get("kind") in KINDS:
+        if row.get("kind") in KINDS and row.get("facts"):
             task |= {"kind": row["kind"], "facts": dict(row["facts"])}
         shown = WORKED_EXAMPLE if row.get("level") == DEFAULT_LEVEL else []
         return make_example(

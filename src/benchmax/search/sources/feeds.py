@@ -21,7 +21,7 @@ class Entry:
     place: dict[str, Any]
     """Where to go on after it."""
     position: int
-    """How far that is, of the feed's total."""
+    """How far that is, out of the feed's total."""
     document: Document | None = None
     redirect: tuple[str, str] | None = None
     file: str | None = None
@@ -60,13 +60,11 @@ class FolderFeed:
     skipped: int = 0
 
     def entries(self, place: Mapping[str, Any], stamps: Mapping[str, str]) -> Iterator[Entry]:
-        files = sorted(_text_files(self.folder), key=lambda path: path.as_posix())
+        files = {self._name(path): path for path in sorted(_text_files(self.folder), key=Path.as_posix)}
         self.total, self.skipped = len(files), 0
-        here = {path.relative_to(self.folder).as_posix() for path in files}
-        for gone in sorted(set(stamps) - here):
+        for gone in sorted(stamps.keys() - files.keys()):
             yield Entry({}, 0, file=gone)
-        for number, path in enumerate(files, 1):
-            name = path.relative_to(self.folder).as_posix()
+        for number, (name, path) in enumerate(files.items(), 1):
             data = self._read(path)
             if data is None:
                 if name in stamps:
@@ -77,6 +75,10 @@ class FolderFeed:
                 continue
             title, content = read_text(name, data.decode("utf-8", "replace"))
             yield Entry({}, number, Document(name, title, content), file=name, stamp=stamp)
+
+    def _name(self, path: Path) -> str:
+        """A file's path below the folder; a byte of it that is not UTF-8 is written as an escape."""
+        return path.relative_to(self.folder).as_posix().encode("utf-8", "backslashreplace").decode()
 
     def _read(self, path: Path) -> bytes | None:
         """The file; None for one that is too large or cannot be read."""

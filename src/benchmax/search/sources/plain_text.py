@@ -13,6 +13,7 @@ ENDINGS = frozenset({".txt", ".text", ".rst"}) | MARKDOWN | HTML
 """Of files that are read."""
 _HEADING = re.compile(r"^#{1,2}[ \t]+(.+?)[ \t#]*$", re.MULTILINE)
 _SPACE = re.compile(r"[ \t\xa0]+")
+_MARKED_SECTION = re.compile(r"<!\[+(?!CDATA\[)")
 _BLANK_LINES = re.compile(r"\n[ \t]*(?:\n[ \t]*)+")
 _HIDDEN_TAGS = frozenset({"script", "style", "noscript", "template", "svg"})
 _BLOCK_TAGS = frozenset({
@@ -42,7 +43,7 @@ def read_text(name: str, text: str) -> PlainText:
 def strip_html(text: str) -> PlainText:
     """What a page says: its title, and its text without tags, scripts and styles."""
     reader = _Reader()
-    reader.feed(text)
+    reader.feed(_MARKED_SECTION.sub("<!", text))  # as a browser does: HTMLParser raises at a section of unknown name
     reader.close()
     return PlainText(" ".join("".join(reader.title).split()), tidy("".join(reader.text)))
 

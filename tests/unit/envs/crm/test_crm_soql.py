@@ -11,7 +11,7 @@ import pytest
 from benchmax import limits
 from benchmax.envs.crm.company import company_of
 from benchmax.envs.crm.org.base import QueryError
-from benchmax.envs.crm.org.embedded import org_of
+from benchmax.envs.crm.org.embedded import EmbeddedOrg, org_of
 from benchmax.envs.crm.org.schema import OBJECTS, Field, Type
 from benchmax.envs.crm.soql import quoting
 from benchmax.envs.crm.soql.search import words_of
@@ -246,3 +246,12 @@ async def test_a_query_that_takes_too_long_is_stopped(monkeypatch):
     with pytest.raises(QueryError) as caught:
         await ORG.soql("SELECT COUNT() FROM CaseHistory__c WHERE CaseId__r.Account.Name LIKE '%a%e%i%'")
     assert caught.value.code == "QUERY_TIMEOUT"
+
+
+async def test_a_search_after_a_query_that_took_too_long_is_answered() -> None:
+    issues = [{"Id": f"a03{n:06}", "Name": f"Noise {n}"} for n in range(20_000)]
+    org = EmbeddedOrg({"Issue__c": issues}, COMPANY.today)
+    with pytest.raises(QueryError, match="QUERY_TIMEOUT"):
+        await org.soql("SELECT Id FROM Issue__c WHERE " + " OR ".join(["Name LIKE '%x%y%'"] * 40))
+    assert await org.sosl("FIND {7007} RETURNING Issue__c(Id)") == [{"Id": "a03007007"}]
+    org.close()

@@ -143,6 +143,12 @@ async def test_arguments_that_make_no_sense_are_told(name, arguments):
     assert str(await ask(name, **arguments)).startswith("Error: ")
 
 
+async def test_an_empty_list_is_told_by_its_name():
+    assert (
+        await ask("get_issue_counts", **MAY, order_item_ids=[]) == "Error: order_item_ids is empty. Give at least one."
+    )
+
+
 async def test_errors_of_own_queries_have_the_codes_of_salesforce():
     assert (await ask("issue_soql_query", query="SELECT Nope FROM Case")).startswith("INVALID_FIELD: ")
     assert (await ask("issue_sosl_query", query="FIND Alma")).startswith("MALFORMED_SEARCH: ")

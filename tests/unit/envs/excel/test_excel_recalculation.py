@@ -93,6 +93,9 @@ async def test_a_second_opinion_is_asked_line_by_line_and_started_again(monkeypa
     for content in (b"fail", b"end"):
         assert await asked(content) is None
         assert (await asked(b"again"))[0][1] == 5
+    with pytest.raises(TimeoutError):
+        await asyncio.wait_for(asked(b"slow"), 0.3)
+    assert (await asked(b"after it"))[0][1] == 8, "the answer to what was cancelled is not that to the next"
     await other.close()
 
 

@@ -12,6 +12,8 @@ import openpyxl
 import pytest
 from openpyxl.styles import Font, PatternFill
 
+from benchmax.envs.datasets import load_examples
+from benchmax.envs.excel import ExcelEnvInProcess
 from benchmax.envs.excel.reward import judge
 from benchmax.envs.excel.row_shapes import sheets_text, workbook_of
 from benchmax.envs.excel.workbook_sandbox import WorkbookError, WorkbookSandbox
@@ -158,6 +160,16 @@ def test_what_is_unknown_is_neither_right_nor_wrong() -> None:
 )
 def test_typed_texts_mean_what_they_do_in_a_spreadsheet(typed: Any, value: Any) -> None:
     assert read_typed(typed)[0] == value
+
+
+@pytest.mark.parametrize("level", [None, "formulas"])
+def test_a_row_may_have_its_workbook_as_a_file_alone(level: str | None) -> None:
+    row = {"instruction": "Sum A1:A2 in B1.", "answer_position": "B1", "expected": {"Sheet1": {"B1": 3}}}
+    (example,) = load_examples([{**row, "level": level, "workbook": "UEs="}], ExcelEnvInProcess)
+    shown = str(example["prompt_messages"][-1]["content"])
+    assert "Spreadsheet Content" not in shown
+    assert "Instruction: Sum A1:A2 in B1.\nSpreadsheet Path: input.xlsx" in shown
+    assert workbook_of(example.get("init_rollout_args") or {}) == b"PK"
 
 
 def test_newer_functions_get_their_prefix() -> None:

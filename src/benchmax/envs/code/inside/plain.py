@@ -1,6 +1,6 @@
 """Plain data as JSON that keeps its types: what goes into a solution's process and what comes out of it.
 
-Exact types only. A subclass of int that equals everything is no plain data, and whoever reads the line makes values of
+Exact types only. A subclass of int that equals everything is no plain data, and the reader of a line makes values of
 its own from it: nothing that a solution defined ever reaches a comparison.
 """
 

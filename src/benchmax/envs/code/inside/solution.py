@@ -19,7 +19,7 @@ from typing import Any
 from . import plain
 
 LINE = 3
-"""The descriptor of the line to whoever asks; 0, 1 and 2 lead nowhere."""
+"""The descriptor of the line to the caller; 0, 1 and 2 lead nowhere."""
 MOST_TEXT = 200
 
 

@@ -4,7 +4,7 @@ words      names and phrases; words.toml has them
 policies   what the company promises its customers: the knowledge articles, and what agents say of it in chats
 records    the tables, made from them; `Company` holds them
 
-The same seed gives the same records on every machine, so tasks made here fit the org that a server makes elsewhere.
+The same seed makes the same records on every machine, so tasks made here fit the org that a server makes elsewhere.
 """
 
 from benchmax.envs.crm.company.records import Company, company_of

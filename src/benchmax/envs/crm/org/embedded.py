@@ -1,7 +1,7 @@
 """A company in SQLite, in memory: read-only, and so shared by all rollouts.
 
 Covered: SOQL and SOSL are parsed and compiled (`benchmax.envs.crm.soql`), never pasted; SQLite itself refuses all
-but reading, stops what takes too many steps, and is asked by one thread at a time.
+but reading, stops queries that take too many steps, and is used by one thread at a time.
 Not covered: records cannot be changed, as no tool changes any.
 """
 
@@ -13,6 +13,7 @@ import weakref
 from collections.abc import Mapping, Sequence
 from datetime import date
 from functools import lru_cache
+from typing import Any
 
 from benchmax import limits
 from benchmax.envs.crm.company import company_of
@@ -20,7 +21,7 @@ from benchmax.envs.crm.org.base import QueryError, Row, too_many_rows, without_e
 from benchmax.envs.crm.org.schema import OBJECTS, Field, SObject, Type, find_object
 from benchmax.envs.crm.soql.parser import parse_soql
 from benchmax.envs.crm.soql.search import Search, Words, parse_sosl, words_of
-from benchmax.envs.crm.soql.sql import Compiled, compile_select
+from benchmax.envs.crm.soql.sql import compile_select
 from benchmax.envs.crm.soql.syntax import Select
 
 _STEPS_AT_ONCE = 10_000
@@ -51,7 +52,7 @@ class EmbeddedOrg:
         """The words of every searched field, by object and field, then by record."""
         self._database = sqlite3.connect(":memory:", check_same_thread=False)
         self.close = weakref.finalize(self, self._database.close)
-        """Frees the records; also done when nobody holds the org any more."""
+        """Frees the records; garbage collection does so, too."""
         for each in OBJECTS.values():
             _fill(self._database, each, tables.get(each.name, ()))
         self._database.commit()
@@ -67,7 +68,8 @@ class EmbeddedOrg:
 
     def select(self, select: Select, within: Sequence[str] | None = None) -> list[Row]:
         """The rows of a parsed query, of the records that have these Ids where some are given."""
-        rows = self._run(compile_select(select, self._today, within))
+        compiled = compile_select(select, self._today, within)
+        rows = [compiled.row(values) for values in self._fetch(compiled.sql, compiled.parameters)]
         if len(rows) > limits.CRM_QUERY_ROWS:
             raise too_many_rows()
         return without_empty_columns(rows)
@@ -75,7 +77,7 @@ class EmbeddedOrg:
     def search(self, search: Search) -> list[Row]:
         rows: list[Row] = []
         for select in search.returning:
-            compile_select(select, self._today)  # a wrong name is told before anything is searched
+            compile_select(select, self._today)  # a wrong name is refused before anything is searched
             rows += self.select(select, self._found(search, select.object))
         return rows if search.limit is None else rows[: search.limit]
 
@@ -90,22 +92,19 @@ class EmbeddedOrg:
     def _field_words(self, target: SObject, field: Field) -> dict[str, Words]:
         key = (target.name, field.name)
         if key not in self._words:
-            sql = f'SELECT "Id", "{field.name}" FROM "{target.name}" ORDER BY rowid'
-            with self._lock:
-                texts = self._database.execute(sql).fetchall()
+            texts = self._fetch(f'SELECT "Id", "{field.name}" FROM "{target.name}" ORDER BY rowid')
             self._words[key] = {record: words_of(text or "") for record, text in texts}
         return self._words[key]
 
-    def _run(self, compiled: Compiled) -> list[Row]:
+    def _fetch(self, sql: str, parameters: Sequence[Any] = ()) -> list[tuple[Any, ...]]:
         with self._lock:
             self._steps = 0
             try:
-                found = self._database.execute(compiled.sql, compiled.parameters).fetchall()
+                return self._database.execute(sql, parameters).fetchall()
             except sqlite3.OperationalError as error:
                 if "interrupted" in str(error):
                     raise QueryError("QUERY_TIMEOUT", "Your query request was running for too long.") from None
                 raise QueryError("QUERY_TOO_COMPLICATED", "Your query is too complicated. Split it.") from None
-        return [compiled.row(values) for values in found]
 
     def _is_too_long(self) -> bool:
         self._steps += _STEPS_AT_ONCE

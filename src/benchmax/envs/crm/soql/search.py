@@ -36,7 +36,7 @@ _SCOPES: dict[str, Callable[[Field], bool]] = {
 }
 
 Words: TypeAlias = Sequence[str]
-"""The words of one field of a record, as `words_of` gives them."""
+"""The words of one field of a record, as `words_of` returns them."""
 Matcher: TypeAlias = Callable[[Sequence[Words]], bool]
 """Whether the fields of a record are what is searched."""
 

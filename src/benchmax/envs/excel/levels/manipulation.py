@@ -1,6 +1,6 @@
 """Whole sheets changed by code: rows sorted, removed and joined, texts made into values, cells coloured.
 
-The answer is values of the right type; nobody asks for formulas. What is expected is computed here from the cells, the
+The answer is values of the right type; formulas are not required. What is expected is computed here from the cells, the
 solution works on the workbook, and the two share nothing.
 """
 

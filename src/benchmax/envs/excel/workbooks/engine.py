@@ -1,4 +1,4 @@
-"""A workbook's values after recalculation, and which of them nobody can vouch for.
+"""A workbook's values after recalculation, and which of them are in doubt.
 
 ironcalc computes every formula anew: the values that the file holds are not looked at. A formula that ironcalc is known
 not to compute as Excel does is in doubt, and so is every formula that depends on it.

@@ -1,4 +1,4 @@
-"""What can be told of a formula from its text: functions, references, and whether ironcalc can be relied on for it."""
+"""What the text of a formula says: functions, references, and whether ironcalc can be relied on for it."""
 
 from __future__ import annotations
 

@@ -3,7 +3,7 @@
 number, text, bool     themselves; a blank cell is null
 {"error": "#N/A"}      an error
 {"date": "2024-03-05T00:00:00"}, {"time": "08:30:00"}   numbers that are shown as a date or as a time of day
-{"unknown": "why"}     nobody can say
+{"unknown": "why"}     a value that cannot be computed
 """
 
 from __future__ import annotations

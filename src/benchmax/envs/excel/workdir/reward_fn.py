@@ -1,4 +1,4 @@
-"""What `ExcelEnv` scores in its own process, for whoever uses this workdir without that class."""
+"""The reward that `ExcelEnv` computes in its own process, for use of this workdir without that class."""
 
 from pathlib import Path
 from typing import Any

@@ -1,4 +1,4 @@
-"""A calculator as an MCP server: one tool, no state, nothing to read but what it is asked."""
+"""A calculator as an MCP server: one tool, without state or files."""
 
 from mcp.server import MCPServer
 from mcp.server.mcpserver.exceptions import ToolError

@@ -1,4 +1,4 @@
-"""What `MathEnv` scores in its own process, for whoever uses this workdir without that class."""
+"""The reward that `MathEnv` computes in its own process, for use of this workdir without that class."""
 
 from typing import Any
 

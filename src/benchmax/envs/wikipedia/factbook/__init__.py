@@ -2,5 +2,5 @@
 
 fetch      gets it with npm, once, and indexes it: `benchmax wikipedia fetch`
 profiles   the JSON profiles as articles and facts
-world      what was fetched: the index, and the facts of each country
+corpus     what was fetched: the index, and the facts of each country
 """
