@@ -64,7 +64,7 @@ class _Group:
 
     async def play(self, samples: Sequence[int], attempt: int) -> list[Rollout]:
         """Each sample once, all at once."""
-        barrier = _GroupBarrier(self.host, self.settings, len(samples)) if self._scored_together else None
+        barrier = GroupBarrier(self.host, self.settings, len(samples)) if self._scored_together else None
         if len(samples) == 1:
             return [await self._sibling(samples[0], attempt, barrier)]
         return await all_or_cancel(self._sibling(sample, attempt, barrier) for sample in samples)
@@ -83,7 +83,7 @@ class _Group:
     def _scored_together(self) -> bool:
         return self.settings.score and self.host.overrides("compute_group_reward")
 
-    async def _sibling(self, sample: int, attempt: int, barrier: _GroupBarrier | None) -> Rollout:
+    async def _sibling(self, sample: int, attempt: int, barrier: GroupBarrier | None) -> Rollout:
         host, settings = self.host, self.settings
         place: dict[str, Any] = {"sample": sample, "attempt": attempt, **self.place}
         if barrier is None:
@@ -98,7 +98,7 @@ class _Group:
         return rollout
 
 
-class _GroupBarrier:
+class GroupBarrier:
     """Keeps siblings waiting until all have been played; the last to arrive scores the group."""
 
     def __init__(self, host: EnvHost, settings: RolloutSettings, size: int) -> None:

@@ -114,6 +114,40 @@ async def test_a_reward_put_right_makes_a_rollout_that_ran_out_of_turns_good():
     assert (after.reward, after.ok, after.error, after.termination) == (1.0, True, None, Termination.MAX_TURNS)
 
 
+async def test_siblings_that_are_compared_are_scored_again_before_any_is_released():
+    class Stateful(BaseEnv):
+        def __init__(self):
+            self.open = {}
+            self.most = 0
+
+        async def init_rollout(self, rollout_id, **kwargs):
+            self.open[rollout_id] = "state"
+            self.most = max(self.most, len(self.open))
+
+        async def release_rollout(self, rollout_id):
+            del self.open[rollout_id]
+
+        async def compute_reward(self, rollout_id, messages, task, **kwargs):
+            await asyncio.sleep(0.001)
+            return {"own": 1.0}
+
+        async def compute_group_reward(self, rollout_ids, messages_list, tasks, **kwargs):
+            return [{"best": float(self.open[each] == "state")} for each in rollout_ids]
+
+    settings = RolloutSettings()
+    async with EnvHost(Stateful) as host:
+        saved = []
+        for name in "abc":
+            row = make_example([{"role": "user", "content": name}])
+            saved += await run_group(host, row, ScriptedModel("x"), settings, samples=range(3))
+        saved[4].termination = Termination.MODEL_ERROR  # has nothing to score; the others do not wait for it
+        host.env.most = 0
+        pairs = [pair async for pair in replay(host, saved, settings, concurrency=4)]
+        assert host.env.most == 3, "one group at a time: two would be more than four rollouts"
+    assert [after.reward for _, after in pairs] == [2.0] * 4 + [None] + [2.0] * 4
+    assert all(before is each for (before, _), each in zip(pairs, saved, strict=True))
+
+
 async def test_a_group_without_any_component_says_why_it_has_no_reward():
     class Empty(BaseEnv):
         async def compute_reward(self, rollout_id, messages, task, **kwargs):
