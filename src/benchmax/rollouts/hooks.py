@@ -278,6 +278,7 @@ class HookThreads:
         self._name = name
         self._calls: SimpleQueue[Call | None] = SimpleQueue()
         self._lock = threading.Lock()
+        self._local = threading.local()
         self._running: dict[Call, threading.Thread] = {}
         self._lost: set[threading.Thread] = set()
         self._idle = 0
@@ -335,16 +336,15 @@ class HookThreads:
 
     def _work(self) -> None:
         me = threading.current_thread()
-        loop = asyncio.new_event_loop()
         try:
             call = self._next()
             self._grow(started=True)
-            while call is not None and self._serve(call, me, loop):
+            while call is not None and self._serve(call, me):
                 call = self._next()
         except BaseException:  # the interrupt of an abandoned call may arrive anywhere
             pass
         finally:
-            self._retire(me, loop)
+            self._retire(me)
 
     def _next(self) -> Call | None:
         with self._lock:
@@ -358,34 +358,43 @@ class HookThreads:
                 self._idle -= 1
         return self._waiting()  # one that came while this thread still counted as idle
 
-    def _serve(self, call: Call, me: threading.Thread, loop: asyncio.AbstractEventLoop) -> bool:
+    def _serve(self, call: Call, me: threading.Thread) -> bool:
         """Run a call; whether this thread may take another."""
         with self._lock:
             call.begun = not call.cancelled
             if not call.begun:
                 return True
             self._running[call] = me
-        self._perform(call, loop)
+        self._perform(call)
         with self._lock:
             self._running.pop(call, None)
             return me not in self._lost
 
-    def _perform(self, call: Call, loop: asyncio.AbstractEventLoop) -> None:
+    def _perform(self, call: Call) -> None:
         call.started = monotonic()
         value: Any = None
         failure: BaseException | None = None
         try:
             value = call.context.run(call.function, *call.args, **call.kwargs)
             if inspect.isawaitable(value):
+                loop = self._loop()
                 value = loop.run_until_complete(loop.create_task(_await(value), name=call.label, context=call.context))
         except BaseException as error:
             failure = error
         call.settle(value, failure)
 
-    def _retire(self, me: threading.Thread, loop: asyncio.AbstractEventLoop) -> None:
+    def _loop(self) -> asyncio.AbstractEventLoop:
+        """This thread's event loop, made for the first hook that needs one: it takes three file descriptors."""
+        if not hasattr(self._local, "loop"):
+            self._local.loop = asyncio.new_event_loop()
+        loop: asyncio.AbstractEventLoop = self._local.loop
+        return loop
+
+    def _retire(self, me: threading.Thread) -> None:
         try:
-            loop.run_until_complete(loop.shutdown_asyncgens())
-            loop.close()
+            if hasattr(self._local, "loop"):
+                self._local.loop.run_until_complete(self._local.loop.shutdown_asyncgens())
+                self._local.loop.close()
         finally:
             with self._lock:
                 if me in self._lost:

@@ -161,6 +161,28 @@ async def test_a_group_without_any_component_says_why_it_has_no_reward():
     assert all(rollout.reward is None and "no component" in rollout.unscored["group_reward"] for rollout in rollouts)
 
 
+async def test_a_plain_hook_needs_no_event_loop_of_its_own(monkeypatch):
+    class Later:
+        def __await__(self):
+            yield
+
+    class Plain(BaseEnv):
+        def compute_reward(self, rollout_id, messages, task, **kwargs):
+            return {"x": 1.0}
+
+    def refuse():
+        raise OSError(24, "Too many open files")
+
+    async with EnvHost(Plain) as host:
+        monkeypatch.setattr(asyncio, "new_event_loop", refuse)
+        rollout = await run_rollout(host, example(), ScriptedModel("x"), RolloutSettings(reward_seconds=5.0))
+        assert rollout.ok, rollout.error
+        host.env.compute_reward = lambda *args, **kwargs: Later()  # which does need one
+        rollout = await run_rollout(host, example(), ScriptedModel("x"), RolloutSettings(reward_seconds=5.0))
+        assert rollout.error is not None
+        assert "Too many open files" in rollout.error.message
+
+
 async def test_a_background_task_that_quits_does_not_take_the_loop_along():
     loops = []
 
