@@ -35,9 +35,9 @@ def load_rubric_cache(path: str | os.PathLike[str] | None = None) -> Entries:
         if file.stat().st_uid != os.getuid():  # the temporary folder is everybody's
             return {}
         found = json.loads(file.read_text("utf-8"))
-    except (OSError, ValueError):
+    except (OSError, ValueError, RecursionError):
         return {}
-    return {key: list(kept) for key, kept in found.items()} if isinstance(found, dict) else {}
+    return {key: kept for key, kept in found.items() if isinstance(kept, list)} if isinstance(found, dict) else {}
 
 
 def save_rubric_cache(

@@ -182,5 +182,9 @@ def test_rubrics_are_kept_in_a_file_by_processes_that_take_turns(tmp_path):
     key = next(iter(load_rubric_cache(path)))
     save_rubric_cache({key: []}, path)
     assert load_rubric_cache(path) == {"x": []}
+    path.write_text('{"x": 3, "y": []}')
+    assert load_rubric_cache(path) == {"y": []}
+    path.write_text("[" * 100_000)
+    assert load_rubric_cache(path) == {}
     path.write_text("torn {")
     assert get_cache_for_question("q", path) == []

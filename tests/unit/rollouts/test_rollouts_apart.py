@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import asyncio
 import json
+import logging
 import threading
 from queue import Empty, SimpleQueue
 
 from benchmax.cross_loop import LoopCalls
 from benchmax.envs.base_env import BaseEnv
 from benchmax.envs.example_id import make_example
+from benchmax.envs.logging import __name__ as env_logging
+from benchmax.envs.logging import captured, rollout_context
 from benchmax.envs.types import ToolCall, ToolDefinition, ToolResult
 from benchmax.errors import McpError
 from benchmax.files.jsonl import line_of
@@ -181,6 +184,18 @@ async def test_a_plain_hook_needs_no_event_loop_of_its_own(monkeypatch):
         rollout = await run_rollout(host, example(), ScriptedModel("x"), RolloutSettings(reward_seconds=5.0))
         assert rollout.error is not None
         assert "Too many open files" in rollout.error.message
+
+
+def test_a_log_line_that_does_not_fit_its_arguments_fails_nothing(capsys):
+    kept = []
+    bad = logging.LogRecord("env", logging.INFO, __file__, 1, "%d rows", ("many",), None)
+    good = logging.LogRecord("env", logging.INFO, __file__, 1, "%d rows", (3,), None)
+    with rollout_context("r"), captured("r", lambda _, record: kept.append(record.getMessage())):
+        (capture,) = (each for each in logging.getLogger().handlers if each.__class__.__module__ == env_logging)
+        capture.handle(bad)
+        capture.handle(good)
+    assert kept == ["3 rows"]
+    assert "Logging error" in capsys.readouterr().err
 
 
 async def test_a_background_task_that_quits_does_not_take_the_loop_along():
