@@ -17,7 +17,6 @@ use `await` for anything slow; a hook that blocks is moved to a thread of its ow
 
 from __future__ import annotations
 
-import inspect
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -242,16 +241,6 @@ def primary_key(env: BaseEnv) -> str | dict[str, str | None] | None:
     if env.composed_of:
         return {name: facts["primary"] for name, facts in env.composed_of.items()}
     return env.PRIMARY_REWARD_KEY
-
-
-async def call_hook(hook: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
-    """Call a function that may be async; one that is not runs in a thread."""
-    if inspect.iscoroutinefunction(hook):
-        return await hook(*args, **kwargs)
-    import asyncio  # here, so that `import benchmax` does not load it
-
-    result = await asyncio.to_thread(hook, *args, **kwargs)
-    return await result if inspect.isawaitable(result) else result
 
 
 def with_system_prompt(messages: Sequence[ChatMessage], system_prompt: str) -> Messages:
