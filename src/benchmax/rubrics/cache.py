@@ -23,7 +23,6 @@ from benchmax.rewards.judge_cache import cache_key
 from benchmax.rewards.rubric import Rubric
 from benchmax.rubrics.evaluate import question_text
 
-FILE = "rubric_cache.json"
 Entries: TypeAlias = dict[str, list[dict[str, Any]]]
 """Rubrics with the spread of their scores, by a digest of the question."""
 
@@ -82,7 +81,8 @@ def filter_and_cache_rubrics(
 
 
 def _file(path: str | os.PathLike[str] | None) -> Path:
-    return Path(tempfile.gettempdir(), FILE) if path is None else Path(path)
+    """The file at a path; by default one of this user's in the temporary folder, where another's cannot be locked."""
+    return Path(tempfile.gettempdir(), f"rubric_cache-{os.getuid()}.json") if path is None else Path(path)
 
 
 def _entry(rubric: Rubric, spread: float) -> dict[str, Any]:
