@@ -198,6 +198,23 @@ def test_a_log_line_that_does_not_fit_its_arguments_fails_nothing(capsys):
     assert "Logging error" in capsys.readouterr().err
 
 
+async def test_a_task_that_no_reward_can_take_is_recorded():
+    class Old(BaseEnv):
+        async def compute_reward(self, rollout_id, completion, ground_truth, **kwargs):
+            return {"x": 1.0}
+
+        async def compute_group_reward(self, rollout_ids, completions, ground_truths, **kwargs):
+            return [{"y": 1.0} for _ in rollout_ids]
+
+    odd = {**example(), "task": ["not", "a", "dict"]}
+    async with EnvHost(Old) as host:
+        alone = await run_rollout(host, odd, ScriptedModel("x"))
+        assert alone.termination is Termination.REWARD_ERROR
+        for rollout in await run_group(host, odd, ScriptedModel("x"), samples=[0, 1]):
+            assert rollout.termination is Termination.REWARD_ERROR
+            assert not rollout.ok
+
+
 async def test_a_background_task_that_quits_does_not_take_the_loop_along():
     loops = []
 
