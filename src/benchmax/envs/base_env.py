@@ -167,8 +167,9 @@ class BaseEnv(ABC):
         truth = task.get("ground_truth", task.get("answer"))
         if not isinstance(truth, str | int | float) or isinstance(truth, bool):
             return None
-        asked = cls.system_prompt + "".join(str(m.get("content") or "") for m in example["prompt_messages"])
-        return f"<answer>{truth}</answer>" if "answer>" in asked.lower() or "<answer" in asked.lower() else str(truth)
+        prompts = (cls.system_prompt, *(message.get("content") for message in example["prompt_messages"]))
+        asked = "".join(str(each or "") for each in prompts).lower()
+        return f"<answer>{truth}</answer>" if "answer>" in asked or "<answer" in asked else str(truth)
 
     @classmethod
     def gold_tool_calls(cls, example: Example) -> Sequence[ToolCall]:

@@ -153,7 +153,8 @@ class Call:
             self.future.set_exception(error)
         else:
             # A hook that raises CancelledError, SystemExit or the like must not end its caller.
-            self.future.set_exception(EnvError(f"{self.label} raised {type(error).__name__}: {error}"))
+            words = f"{self.label} raised {type(error).__name__}: {error}. Raise an ordinary exception instead."
+            self.future.set_exception(EnvError(words))
 
 
 class HookObserver(Protocol):
