@@ -37,7 +37,7 @@ async def run_group(
 ) -> list[Rollout]:
     """Play one example once for each of `samples`, all at once, and score the siblings together.
 
-    A sibling that fails is a record like the others, unless the environment's process ended under it: then it is played
+    A failed sibling is a record like the others, unless the environment's process ended during it: then it is played
     again (with `compute_group_reward`, the whole group). With `compute_group_reward`, no sibling is released before
     the group is scored, so that the reward can still read their state.
     """
@@ -70,10 +70,10 @@ class _Group:
         return await all_or_cancel(self._sibling(sample, attempt, barrier) for sample in samples)
 
     async def play_lost(self, rollouts: Sequence[Rollout], attempt: int, *, last: bool) -> list[Rollout]:
-        """The rollouts, with those played anew whose process ended under them; all, when they are scored together."""
+        """The rollouts, with those whose process ended played again; all of them when they are scored together."""
         together = self._scored_together
         due = [rollout.sample for rollout in rollouts if rollout.lost or together]
-        # One of them may be what ends its process: the last time one after another, it costs no other.
+        # One of them may end the process: in the last try, played one after another, it costs no other.
         parts = [[sample] for sample in due] if last and not together else [due]
         async with self.host.alone() if last else nullcontext():
             anew = {each.sample: each for part in parts for each in await self.play(part, attempt)}

@@ -158,7 +158,7 @@ class Call:
 
 
 class HookObserver(Protocol):
-    """What an environment's host is told about its hooks."""
+    """An environment's host, as its event loop sees it."""
 
     def redirect(self, call: Call) -> bool:
         """Whether a call about to begin was moved elsewhere."""

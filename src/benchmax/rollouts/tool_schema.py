@@ -32,7 +32,7 @@ _WITH_OTHERS = {"allOf", "anyOf", "oneOf", "if", "dependentSchemas", "dependenci
 
 
 def argument_check(tool: ToolDefinition) -> Check:
-    """The check of one tool's arguments; EnvDefinitionError when its schema is none."""
+    """The check of one tool's arguments; raises EnvDefinitionError when its schema is no JSON schema."""
     schema = tool.input_schema
     if not schema:
         return lambda arguments: None

@@ -69,7 +69,7 @@ def filter_and_cache_rubrics(
 ) -> list[Rubric]:
     """Keep the best of a question's rubrics, known and new; `scores` has those of all answers for each rubric.
 
-    A rubric that gave everybody the same tells nothing and is not kept.
+    A rubric that scores all answers the same is not kept.
     """
     if len(rubrics) != len(scores):
         raise ConfigError(f"There are {len(rubrics)} rubrics and {len(scores)} lists of scores; give one for each.")
