@@ -25,6 +25,7 @@ import logging
 import threading
 import types
 from collections.abc import Awaitable, Callable, Coroutine, Generator
+from contextlib import suppress
 from dataclasses import dataclass, field
 from math import inf
 from queue import Empty, SimpleQueue
@@ -41,6 +42,8 @@ logger = logging.getLogger(__name__)
 
 SHORT_BLOCK = 0.01
 """Blocking the loop this long once may be chance (other threads run in between); more often is not."""
+CANCEL_SECONDS = 1.0
+"""An abandoned coroutine in a thread that does not end within this time after it was cancelled blocks the thread."""
 IDLE_SECONDS = 10.0
 """A thread without a call ends after this."""
 
@@ -102,7 +105,7 @@ class Call:
     future: asyncio.Future[Any]
     context: contextvars.Context = field(default_factory=contextvars.copy_context)
     runs_on: EnvLoop | HookThreads | None = None
-    task: asyncio.Task[None] | None = None
+    task: asyncio.Task[Any] | None = None
     started: float = 0.0
     seconds: float = inf
     """How long it may take, counted from its start."""
@@ -287,7 +290,7 @@ class HookThreads:
         self._spawning = False
 
     def start(self, call: Call) -> None:
-        call.runs_on = self
+        call.runs_on, call.task = self, None
         self._calls.put(call)
         self._grow()
 
@@ -325,7 +328,7 @@ class HookThreads:
             return None
 
     def cancel(self, call: Call) -> None:
-        """Abandon the call; its thread, if it has one, is interrupted and not used again."""
+        """Abandon the call; its thread, if it has one, is ended and not used again."""
         call.cancelled = True
         with self._lock:
             thread = self._running.pop(call, None)
@@ -333,7 +336,19 @@ class HookThreads:
                 return
             self._lost.add(thread)
             self._alive -= 1
-        _raise_in(thread)
+        if call.task is None:
+            _raise_in(thread)
+            return
+        with suppress(RuntimeError):  # its loop was closed meanwhile
+            call.task.get_loop().call_soon_threadsafe(call.task.cancel)
+        asyncio.get_running_loop().call_later(CANCEL_SECONDS, self._interrupt, thread)
+
+    def _interrupt(self, thread: threading.Thread) -> None:
+        """Interrupt a thread whose call was cancelled and did not end: it blocks its loop."""
+        with self._lock:
+            lost = thread in self._lost
+        if lost:
+            _raise_in(thread)
 
     def _work(self) -> None:
         me = threading.current_thread()
@@ -379,7 +394,8 @@ class HookThreads:
             value = call.context.run(call.function, *call.args, **call.kwargs)
             if inspect.isawaitable(value):
                 loop = self._loop()
-                value = loop.run_until_complete(loop.create_task(_await(value), name=call.label, context=call.context))
+                call.task = loop.create_task(_await(value), name=call.label, context=call.context)
+                value = loop.run_until_complete(call.task)
         except BaseException as error:
             failure = error
         call.settle(value, failure)
