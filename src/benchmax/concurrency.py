@@ -1,8 +1,11 @@
-"""What asyncio leaves to do: tasks that end together, coroutines run by sync code, one value for each event loop."""
+"""What asyncio lacks: tasks that end together, functions that may be async, coroutines run by sync code, one value for
+each event loop."""
 
 from __future__ import annotations
 
 import asyncio
+import contextvars
+import inspect
 import threading
 from collections.abc import Callable, Coroutine, Iterable
 from concurrent.futures import Future
@@ -22,6 +25,55 @@ async def all_or_cancel(coroutines: Iterable[Coroutine[Any, Any, T]]) -> list[T]
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
         raise
+
+
+async def call_function(function: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Any:
+    """Call a function that may be async; one that is not runs in a thread of its own."""
+    if inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(type(function).__call__):
+        return await function(*args, **kwargs)
+    value = await in_thread(function, *args, **kwargs)
+    return await value if inspect.isawaitable(value) else value
+
+
+async def in_thread(function: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Any:
+    """Run a blocking function in a daemon thread of its own.
+
+    Not in `asyncio.to_thread`, whose pool is small and shared with name resolution: functions that never return would
+    block all others and keep the process from ending.
+    """
+    loop = asyncio.get_running_loop()
+    future: asyncio.Future[tuple[Any, BaseException | None]] = loop.create_future()
+    context = contextvars.copy_context()
+
+    def settle(outcome: tuple[Any, BaseException | None]) -> None:
+        if future.done():
+            _discard(outcome[0])
+        else:
+            future.set_result(outcome)
+
+    def work() -> None:
+        try:
+            outcome: tuple[Any, BaseException | None] = context.run(function, *args, **kwargs), None
+        except BaseException as error:
+            outcome = None, error
+        try:
+            loop.call_soon_threadsafe(settle, outcome)
+        except RuntimeError:  # the loop is closed, so nobody awaits the outcome
+            _discard(outcome[0])
+
+    threading.Thread(target=work, name="benchmax-call", daemon=True).start()
+    value, error = await future
+    if error is None:
+        return value
+    if isinstance(error, Exception) and not isinstance(error, StopIteration):
+        raise error
+    raise RuntimeError(f"{type(error).__name__}: {error}")
+
+
+def _discard(value: Any) -> None:
+    """Close a coroutine that nobody will await, so that it does not warn later."""
+    if inspect.iscoroutine(value):
+        value.close()
 
 
 def run_sync(coroutine: Coroutine[Any, Any, T]) -> T:

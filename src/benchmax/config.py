@@ -104,7 +104,8 @@ def resolve_judge_key(api_key: str | None, base_url: str | None) -> str | None:
 
 def _url(name: str, default: str) -> str:
     url = setting(name, default).rstrip("/")
-    if origin(url).scheme not in PORTS:
+    where = origin(url)
+    if where.scheme not in PORTS or not where.host:
         raise ConfigError(
             f"{name} is {url!r}, which is not a web address. Write it as https://host or http://host:port."
         )

@@ -7,7 +7,7 @@
     │   ├── EnvDefinitionError           the environment class cannot be loaded or used
     │   ├── NotFoundError (LookupError)  a model, run or file that is not there
     │   ├── PluginError                  what an installed package adds cannot be loaded
-    │   ├── SandboxUnavailable           this machine cannot confine code that nobody has read
+    │   ├── SandboxUnavailable           this machine cannot confine untrusted code
     │   └── BundlingError                in `benchmax.bundle.errors`: an environment cannot be packed or opened
     ├── RolloutError (RuntimeError)      one rollout failed; its siblings go on
     │   ├── EnvError                     init_rollout or release_rollout
@@ -73,7 +73,7 @@ class PluginError(UsageError):
 
 
 class SandboxUnavailable(UsageError):
-    """This machine cannot confine code that nobody has read."""
+    """This machine cannot confine untrusted code."""
 
 
 class RolloutError(BenchmaxError, RuntimeError):

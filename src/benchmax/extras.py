@@ -37,21 +37,24 @@ _EXTRA_OF = {module: extra for extra, modules in MODULES.items() for module in m
 
 def install(*extras: str) -> str:
     """The command that installs extras beside this benchmax, from where it came from."""
-    names, origin = ",".join(extras), _origin()
+    pip, names, origin = spelled("pip") or "pip", f"[{','.join(extras)}]", _origin()
     url = origin.get("url", "")
     if origin.get("dir_info", {}).get("editable"):
-        return f"{spelled('pip') or 'pip'} install -e '{unquote(url.removeprefix('file://'))}[{names}]'"
-    return f"{spelled('pip') or 'pip'} install 'benchmax[{names}]{' @ ' * bool(url)}{url}'"
+        folder = unquote(url.removeprefix("file://"))
+        return f"{pip} install -e {shlex.quote(folder + names)}"
+    if vcs := origin.get("vcs_info"):
+        url = f"{vcs['vcs']}+{url}@{vcs['commit_id']}"
+    return f"{pip} install {shlex.quote(f'benchmax{names} @ {url}' if url else f'benchmax{names}')}"
 
 
 def _origin() -> dict[str, Any]:
-    """What pip noted of the directory or address that benchmax was installed from; nothing for a package index."""
+    """What pip noted of the directory or repository that benchmax was installed from; nothing for a package index."""
     try:
         noted = distribution("benchmax").read_text("direct_url.json")
     except PackageNotFoundError:
         return {}
     origin: dict[str, Any] = json.loads(noted) if noted else {}
-    return origin if {"url", "dir_info"} <= origin.keys() else {}
+    return origin if "url" in origin and ("dir_info" in origin or "vcs_info" in origin) else {}
 
 
 def missing(extra: str) -> list[str]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import functools
 import threading
 import time
 from collections import Counter
@@ -132,6 +133,42 @@ async def test_plain_def_hooks_run_in_threads_at_once():
 
     rollouts = await batch(Plain, 64)
     assert all(r.reward == 1.0 for r in rollouts)
+
+
+async def test_an_abandoned_coroutine_of_a_wrapped_hook_is_cancelled_and_leaves_its_thread():
+    ended = []
+
+    def wrapped(hook):
+        @functools.wraps(hook)
+        def call(*args, **kwargs):  # a plain function to whoever looks at it
+            return hook(*args, **kwargs)
+
+        return call
+
+    class Waits(BaseEnv):
+        @wrapped
+        async def compute_reward(self, rollout_id, messages, task, **kw):
+            try:
+                await asyncio.sleep(3600)
+            finally:
+                ended.append(threading.current_thread())
+
+    class Spins(BaseEnv):
+        @wrapped
+        async def compute_reward(self, rollout_id, messages, task, **kw):
+            ended.append(threading.current_thread())
+            while True:
+                pass
+
+    for env, most in ((Waits, 8), (Spins, 1)):
+        ended.clear()
+        async with EnvHost(env) as host:
+            settings = RolloutSettings(reward_seconds=0.5)
+            rollouts = await run_batch(host, examples(most), ScriptedModel("x"), settings)
+            assert all(rollout.error.type == "DeadlineExceeded" for rollout in rollouts)
+            async with asyncio.timeout(30):
+                while len(ended) < most or any(thread.is_alive() for thread in ended):
+                    await asyncio.sleep(0.01)
 
 
 async def test_blocking_tools_of_different_rollouts_do_not_wait_for_one_another():

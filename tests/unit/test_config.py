@@ -51,8 +51,9 @@ def test_benchmax_variables_win_and_blanks_do_not_count(monkeypatch):
     assert config.platform_url() == "https://two.example"
 
 
-def test_an_address_without_a_scheme_is_told_how_to_write_it(monkeypatch):
-    monkeypatch.setenv("BENCHMAX_PLATFORM_URL", "localhost:8000")
+@pytest.mark.parametrize("address", ["localhost:8000", "http://", "https:///path"])
+def test_an_address_without_a_scheme_or_host_is_told_how_to_write_it(monkeypatch, address):
+    monkeypatch.setenv("BENCHMAX_PLATFORM_URL", address)
     with pytest.raises(ConfigError, match="http://host:port"):
         config.platform_url()
 

@@ -48,6 +48,11 @@ def test_the_extra_is_named() -> None:
         (None, "pip install 'benchmax[train,mcp]'"),
         ({"url": "file:///a b/it", "dir_info": {}}, "pip install 'benchmax[train,mcp] @ file:///a b/it'"),
         ({"url": "file:///it", "dir_info": {"editable": True}}, "pip install -e '/it[train,mcp]'"),
+        ({"url": "file:///it's", "dir_info": {"editable": True}}, "pip install -e '/it'\"'\"'s[train,mcp]'"),
+        (
+            {"url": "https://x/benchmax.git", "vcs_info": {"vcs": "git", "commit_id": "c0ffee"}},
+            "pip install 'benchmax[train,mcp] @ git+https://x/benchmax.git@c0ffee'",
+        ),
         ({"url": "https://x/benchmax.whl", "archive_info": {}}, "pip install 'benchmax[train,mcp]'"),
     ],
 )

@@ -136,7 +136,7 @@ def _unstable(env_class: type[BaseEnv], rows: Source) -> list[str]:
     for row in islice(read_rows(rows), ROWS_TWICE):
         try:
             first, second = (example_from(env_class.dataset_preprocess(copy.deepcopy(row.data))) for _ in range(2))
-        except Exception:  # reported by preprocess-fails
+        except (Exception, SystemExit):  # reported by preprocess-fails
             continue
         if first["id"] != second["id"]:
             changed.append(f"row {row.number}: {first['id'][:12]}…, then {second['id'][:12]}…")

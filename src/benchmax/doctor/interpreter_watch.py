@@ -54,7 +54,7 @@ def can_watch() -> bool:
 
 def run_in_child(work: Callable[[], dict[str, Any]], *, seconds: float | None = None) -> dict[str, Any]:
     """The result of `work`, plain JSON, computed in a fork of this process. Raises what it raises, and InterpreterHeld
-    when it holds its interpreter for so long."""
+    when it holds its interpreter for longer than `seconds`."""
     seconds = STALL_SECONDS if seconds is None else seconds
     reading, writing = os.pipe()
     with tempfile.TemporaryDirectory(prefix="benchmax-doctor-") as folder:

@@ -17,7 +17,6 @@ use `await` for anything slow; a hook that blocks is moved to a thread of its ow
 
 from __future__ import annotations
 
-import inspect
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -168,8 +167,9 @@ class BaseEnv(ABC):
         truth = task.get("ground_truth", task.get("answer"))
         if not isinstance(truth, str | int | float) or isinstance(truth, bool):
             return None
-        asked = cls.system_prompt + "".join(str(m.get("content") or "") for m in example["prompt_messages"])
-        return f"<answer>{truth}</answer>" if "answer>" in asked.lower() or "<answer" in asked.lower() else str(truth)
+        prompts = (cls.system_prompt, *(message.get("content") for message in example["prompt_messages"]))
+        asked = "".join(str(each or "") for each in prompts).lower()
+        return f"<answer>{truth}</answer>" if "answer>" in asked or "<answer" in asked else str(truth)
 
     @classmethod
     def gold_tool_calls(cls, example: Example) -> Sequence[ToolCall]:
@@ -242,16 +242,6 @@ def primary_key(env: BaseEnv) -> str | dict[str, str | None] | None:
     if env.composed_of:
         return {name: facts["primary"] for name, facts in env.composed_of.items()}
     return env.PRIMARY_REWARD_KEY
-
-
-async def call_hook(hook: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
-    """Call a function that may be async; one that is not runs in a thread."""
-    if inspect.iscoroutinefunction(hook):
-        return await hook(*args, **kwargs)
-    import asyncio  # here, so that `import benchmax` does not load it
-
-    result = await asyncio.to_thread(hook, *args, **kwargs)
-    return await result if inspect.isawaitable(result) else result
 
 
 def with_system_prompt(messages: Sequence[ChatMessage], system_prompt: str) -> Messages:

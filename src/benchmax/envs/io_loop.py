@@ -12,12 +12,13 @@ from benchmax.cross_loop import LoopCalls, settle
 from benchmax.errors import EnvError
 
 Result = TypeVar("Result")
+MEANWHILE = "The environment was shut down meanwhile. Make a new one."
 
 
 class IoLoop:
     """Runs coroutines for callers on any event loop, or on none. The thread starts with the first of them.
 
-    After `stop` calls raise `error`.
+    After `stop`, calls raise `error`, and so do those that wait for a result.
     """
 
     def __init__(self, name: str, error: type[EnvError]) -> None:
@@ -26,6 +27,8 @@ class IoLoop:
         self._stopped = False
         self._changing = threading.Lock()
         self._tasks: set[asyncio.Task[Any]] = set()
+        self._waiting: dict[asyncio.Future[Any], LoopCalls] = {}
+        """The results that callers wait for, each with the caller's loop."""
 
     def _start(self) -> LoopCalls:
         with self._changing:
@@ -44,7 +47,7 @@ class IoLoop:
 
     async def run(self, work: Callable[[], Coroutine[Any, Any, Result]]) -> Result:
         """Run a coroutine on this loop and wait for it on the caller's; cancellation is passed on."""
-        inbox, context, here = self._start(), contextvars.copy_context(), asyncio.get_running_loop()
+        context, here = contextvars.copy_context(), asyncio.get_running_loop()
         replies, future = LoopCalls.of(here), here.create_future()
         tasks: list[asyncio.Task[Result]] = []
 
@@ -53,17 +56,20 @@ class IoLoop:
             tasks[0].add_done_callback(reply)
 
         def reply(task: asyncio.Task[Result]) -> None:
-            shut = "The environment was shut down meanwhile. Make a new one."
-            error = self._error(shut) if task.cancelled() else task.exception()
+            error = self._error(MEANWHILE) if task.cancelled() else task.exception()
             replies.schedule_from(self.loop, settle, future, None if error is not None else task.result(), error)
 
-        inbox.schedule_from(here, begin)
+        self._waiting[future] = replies  # before `_stopped` is read: `stop` writes and reads in the other order
         try:
+            inbox = self._start()
+            inbox.schedule_from(here, begin)
             result: Result = await future
             return result
         except asyncio.CancelledError:
             inbox.schedule_from(here, lambda: [task.cancel() for task in tasks])
             raise
+        finally:
+            del self._waiting[future]
 
     def begin(self, work: Callable[[], Coroutine[Any, Any, Any]]) -> None:
         """Run a coroutine on this loop without waiting for it; none after `stop`."""
@@ -86,3 +92,5 @@ class IoLoop:
         if running:
             self.loop.call_soon_threadsafe(self.loop.stop)
             self._thread.join(5.0)
+        for future, replies in list(self._waiting.items()):  # some may not have begun, and never will
+            replies.schedule(settle, future, None, self._error(MEANWHILE))

@@ -20,8 +20,8 @@ import sys
 from collections.abc import Iterable, Mapping
 from functools import cache
 from pathlib import Path
-from types import ModuleType, new_class
-from typing import Any, TypeGuard, get_args
+from types import ModuleType, UnionType, new_class
+from typing import Any, TypeGuard, Union, get_args, get_origin
 
 from benchmax import plugins
 from benchmax.envs.base_env import BaseEnv, overrides
@@ -259,10 +259,11 @@ _KINDS = {str: "a text", int: "a whole number", float: "a number", bool: "true o
 def _refuse_wrong_types(env_class: type[BaseEnv], arguments: Mapping[str, Any]) -> None:
     """Raise UsageError for a value that is none of the plain types which the constructor's annotation names."""
     for name, each in constructor_parameters(env_class).items():
-        kinds = [*get_args(each.annotation)] or [each.annotation]
+        union = get_origin(each.annotation) in (Union, UnionType)
+        kinds = list(get_args(each.annotation)) if union else [each.annotation]
         value = arguments.get(name, each.default)
-        accepted = {*kinds, *([int] if float in kinds else [])}
-        if value == each.default or not all(kind in _KINDS for kind in kinds) or type(value) in accepted:
+        accepted = [*kinds, *([int] if float in kinds else [])]
+        if value == each.default or not all(kind in [*_KINDS] for kind in kinds) or type(value) in accepted:
             continue
         wanted = " or ".join(_KINDS[kind] for kind in kinds if kind is not type(None))
         example = f", such as {json.dumps(each.default)}" if type(each.default) in kinds and each.default else ""
@@ -286,7 +287,7 @@ def refuse_unknown_arguments(env_class: type[BaseEnv], arguments: Mapping[str, A
 def parse_env_args(pairs: Iterable[str] | None, env: str | None = None, data: str | None = None) -> dict[str, Any]:
     """KEY=VALUE pairs; a value that is JSON is read as such. PART.KEY=VALUE is for a part of a composed environment.
 
-    A built-in environment whose tools depend on its level has that of the rows that are asked for, unless told.
+    A built-in environment whose tools depend on its level gets the level of the rows named by `data`, unless it is set.
     """
     level = f"level={data}"
     arguments: dict[str, Any] = {"level": data} if level in listing(env or "").more_tools else {}
@@ -296,15 +297,17 @@ def parse_env_args(pairs: Iterable[str] | None, env: str | None = None, data: st
         if not equals or not key.isidentifier():
             raise ConfigError(f"--env-arg {pair!r} is not KEY=VALUE. Write it like --env-arg difficulty=2.")
         given = arguments.setdefault(part, {}) if part else arguments
+        if not isinstance(given, dict):
+            raise ConfigError(f"--env-arg {pair!r} is for the part {part!r}, and {part!r} is {given!r}. Leave one out.")
         given[key] = json_or_text(value)
     return arguments
 
 
 def json_or_text(value: str) -> Any:
-    """What somebody typed as a value: read as JSON where it is that, else the text."""
+    """A typed value, read as JSON if it is JSON; otherwise the text itself."""
     try:
         return json.loads(value)
-    except ValueError:
+    except (ValueError, RecursionError):
         return value
 
 

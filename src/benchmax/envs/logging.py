@@ -53,11 +53,17 @@ class _Capture(logging.Handler):
         for rollout_id in rollouts:
             sink = self.sinks.get(rollout_id)
             if sink is not None:
-                sink(rollout_id, record)
+                self._pass_on(sink, rollout_id, record)
         # Python prints warnings by itself only while no handler exists; this one must not silence them.
         last_resort = logging.lastResort
         if not rollouts and last_resort and record.levelno >= last_resort.level and logging.root.handlers == [self]:
             last_resort.handle(record)
+
+    def _pass_on(self, sink: Sink, rollout_id: str, record: logging.LogRecord) -> None:
+        try:
+            sink(rollout_id, record)
+        except Exception:  # a message that does not fit its arguments: logging reports it and goes on
+            self.handleError(record)
 
 
 _capture = _Capture()

@@ -41,7 +41,7 @@ class RubricCache:
             return list(self._kept.get(cache_key(question), ()))
 
     def update(self, question: str, scores: Mapping[Rubric, Sequence[float]]) -> None:
-        """Record a group's scores; a rubric that gave all answers the same score is not kept."""
+        """Record a group's scores; a rubric that scores all answers the same is not kept."""
         key = cache_key(question)
         with self._lock:
             self._kept[key] = best_by_spread(self._kept.get(key, {}), scores)

@@ -10,14 +10,13 @@ functions in threads. One that fails, hangs or returns no number leaves only its
 from __future__ import annotations
 
 import asyncio
-import contextvars
 import inspect
-import threading
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from benchmax import limits
-from benchmax.envs.normalise_rewards import close_coroutines, finite, name_problem
+from benchmax.concurrency import call_function
+from benchmax.envs.normalise_rewards import finite, name_problem
 from benchmax.envs.reward_helpers import extract_completion_text, last_user_text
 from benchmax.envs.types import RewardValue, Unscored
 from benchmax.errors import ConfigError, describe_error
@@ -82,7 +81,7 @@ class Rewards:
     async def _score(self, name: str, values: Mapping[str, Any]) -> RewardValue:
         try:
             args, kwargs = choose_arguments(self._parameters[name], values)
-            value = await _call(self.functions[name], args, kwargs)
+            value = await call_function(self.functions[name], *args, **kwargs)
         except (Exception, SystemExit) as error:
             return Unscored(f"Reward {name!r} failed: {describe_error(error)}"[: limits.ERROR_CHARS])
         score = finite(name, value)
@@ -114,48 +113,6 @@ def choose_arguments(
         elif parameter.default is parameter.empty:
             raise ConfigError(f"it asks for {name!r}; there is only {', '.join(sorted(values))}. Rename the parameter.")
     return args, kwargs
-
-
-async def _call(function: Callable[..., Any], args: list[Any], kwargs: dict[str, Any]) -> Any:
-    if inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(type(function).__call__):
-        return await function(*args, **kwargs)
-    value = await in_thread(function, *args, **kwargs)
-    return await value if inspect.isawaitable(value) else value
-
-
-async def in_thread(function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
-    """Run a blocking function in a daemon thread of its own.
-
-    Not in `asyncio.to_thread`, whose pool is small and shared with name resolution: a function that never
-    returns would keep the process from ending.
-    """
-    loop = asyncio.get_running_loop()
-    future: asyncio.Future[tuple[Any, BaseException | None]] = loop.create_future()
-    context = contextvars.copy_context()
-
-    def settle(outcome: tuple[Any, BaseException | None]) -> None:
-        if future.done():
-            close_coroutines(outcome[0])
-        else:
-            future.set_result(outcome)
-
-    def work() -> None:
-        try:
-            outcome: tuple[Any, BaseException | None] = context.run(function, *args, **kwargs), None
-        except BaseException as error:
-            outcome = None, error
-        try:
-            loop.call_soon_threadsafe(settle, outcome)
-        except RuntimeError:  # the loop is closed: nobody waits any more
-            close_coroutines(outcome[0])
-
-    threading.Thread(target=work, name="reward", daemon=True).start()
-    value, error = await future
-    if error is None:
-        return value
-    if isinstance(error, Exception) and not isinstance(error, StopIteration):
-        raise error
-    raise RuntimeError(describe_error(error))
 
 
 async def _cancel(tasks: Sequence[asyncio.Task[Any]]) -> None:

@@ -37,7 +37,7 @@ async def run_group(
 ) -> list[Rollout]:
     """Play one example once for each of `samples`, all at once, and score the siblings together.
 
-    A sibling that fails is a record like the others, unless the environment's process ended under it: then it is played
+    A failed sibling is a record like the others, unless the environment's process ended during it: then it is played
     again (with `compute_group_reward`, the whole group). With `compute_group_reward`, no sibling is released before
     the group is scored, so that the reward can still read their state.
     """
@@ -64,16 +64,16 @@ class _Group:
 
     async def play(self, samples: Sequence[int], attempt: int) -> list[Rollout]:
         """Each sample once, all at once."""
-        barrier = _GroupBarrier(self.host, self.settings, len(samples)) if self._scored_together else None
+        barrier = GroupBarrier(self.host, self.settings, len(samples)) if self._scored_together else None
         if len(samples) == 1:
             return [await self._sibling(samples[0], attempt, barrier)]
         return await all_or_cancel(self._sibling(sample, attempt, barrier) for sample in samples)
 
     async def play_lost(self, rollouts: Sequence[Rollout], attempt: int, *, last: bool) -> list[Rollout]:
-        """The rollouts, with those played anew whose process ended under them; all, when they are scored together."""
+        """The rollouts, with those whose process ended played again; all of them when they are scored together."""
         together = self._scored_together
         due = [rollout.sample for rollout in rollouts if rollout.lost or together]
-        # One of them may be what ends its process: the last time one after another, it costs no other.
+        # One of them may end the process: in the last try, played one after another, it costs no other.
         parts = [[sample] for sample in due] if last and not together else [due]
         async with self.host.alone() if last else nullcontext():
             anew = {each.sample: each for part in parts for each in await self.play(part, attempt)}
@@ -83,7 +83,7 @@ class _Group:
     def _scored_together(self) -> bool:
         return self.settings.score and self.host.overrides("compute_group_reward")
 
-    async def _sibling(self, sample: int, attempt: int, barrier: _GroupBarrier | None) -> Rollout:
+    async def _sibling(self, sample: int, attempt: int, barrier: GroupBarrier | None) -> Rollout:
         host, settings = self.host, self.settings
         place: dict[str, Any] = {"sample": sample, "attempt": attempt, **self.place}
         if barrier is None:
@@ -98,7 +98,7 @@ class _Group:
         return rollout
 
 
-class _GroupBarrier:
+class GroupBarrier:
     """Keeps siblings waiting until all have been played; the last to arrive scores the group."""
 
     def __init__(self, host: EnvHost, settings: RolloutSettings, size: int) -> None:

@@ -25,6 +25,7 @@ import logging
 import threading
 import types
 from collections.abc import Awaitable, Callable, Coroutine, Generator
+from contextlib import suppress
 from dataclasses import dataclass, field
 from math import inf
 from queue import Empty, SimpleQueue
@@ -41,6 +42,8 @@ logger = logging.getLogger(__name__)
 
 SHORT_BLOCK = 0.01
 """Blocking the loop this long once may be chance (other threads run in between); more often is not."""
+CANCEL_SECONDS = 1.0
+"""An abandoned coroutine in a thread that does not end within this time after it was cancelled blocks the thread."""
 IDLE_SECONDS = 10.0
 """A thread without a call ends after this."""
 
@@ -102,7 +105,7 @@ class Call:
     future: asyncio.Future[Any]
     context: contextvars.Context = field(default_factory=contextvars.copy_context)
     runs_on: EnvLoop | HookThreads | None = None
-    task: asyncio.Task[None] | None = None
+    task: asyncio.Task[Any] | None = None
     started: float = 0.0
     seconds: float = inf
     """How long it may take, counted from its start."""
@@ -153,11 +156,12 @@ class Call:
             self.future.set_exception(error)
         else:
             # A hook that raises CancelledError, SystemExit or the like must not end its caller.
-            self.future.set_exception(EnvError(f"{self.label} raised {type(error).__name__}: {error}"))
+            words = f"{self.label} raised {type(error).__name__}: {error}. Raise an ordinary exception instead."
+            self.future.set_exception(EnvError(words))
 
 
 class HookObserver(Protocol):
-    """What an environment's host is told about its hooks."""
+    """An environment's host, as its event loop sees it."""
 
     def redirect(self, call: Call) -> bool:
         """Whether a call about to begin was moved elsewhere."""
@@ -278,6 +282,7 @@ class HookThreads:
         self._name = name
         self._calls: SimpleQueue[Call | None] = SimpleQueue()
         self._lock = threading.Lock()
+        self._local = threading.local()
         self._running: dict[Call, threading.Thread] = {}
         self._lost: set[threading.Thread] = set()
         self._idle = 0
@@ -285,7 +290,7 @@ class HookThreads:
         self._spawning = False
 
     def start(self, call: Call) -> None:
-        call.runs_on = self
+        call.runs_on, call.task = self, None
         self._calls.put(call)
         self._grow()
 
@@ -323,7 +328,7 @@ class HookThreads:
             return None
 
     def cancel(self, call: Call) -> None:
-        """Abandon the call; its thread, if it has one, is interrupted and not used again."""
+        """Abandon the call; its thread, if it has one, is ended and not used again."""
         call.cancelled = True
         with self._lock:
             thread = self._running.pop(call, None)
@@ -331,20 +336,31 @@ class HookThreads:
                 return
             self._lost.add(thread)
             self._alive -= 1
-        _raise_in(thread)
+        if call.task is None:
+            _raise_in(thread)
+            return
+        with suppress(RuntimeError):  # its loop was closed meanwhile
+            call.task.get_loop().call_soon_threadsafe(call.task.cancel)
+        asyncio.get_running_loop().call_later(CANCEL_SECONDS, self._interrupt, thread)
+
+    def _interrupt(self, thread: threading.Thread) -> None:
+        """Interrupt a thread whose call was cancelled and did not end: it blocks its loop."""
+        with self._lock:
+            lost = thread in self._lost
+        if lost:
+            _raise_in(thread)
 
     def _work(self) -> None:
         me = threading.current_thread()
-        loop = asyncio.new_event_loop()
         try:
             call = self._next()
             self._grow(started=True)
-            while call is not None and self._serve(call, me, loop):
+            while call is not None and self._serve(call, me):
                 call = self._next()
         except BaseException:  # the interrupt of an abandoned call may arrive anywhere
             pass
         finally:
-            self._retire(me, loop)
+            self._retire(me)
 
     def _next(self) -> Call | None:
         with self._lock:
@@ -358,34 +374,44 @@ class HookThreads:
                 self._idle -= 1
         return self._waiting()  # one that came while this thread still counted as idle
 
-    def _serve(self, call: Call, me: threading.Thread, loop: asyncio.AbstractEventLoop) -> bool:
+    def _serve(self, call: Call, me: threading.Thread) -> bool:
         """Run a call; whether this thread may take another."""
         with self._lock:
             call.begun = not call.cancelled
             if not call.begun:
                 return True
             self._running[call] = me
-        self._perform(call, loop)
+        self._perform(call)
         with self._lock:
             self._running.pop(call, None)
             return me not in self._lost
 
-    def _perform(self, call: Call, loop: asyncio.AbstractEventLoop) -> None:
+    def _perform(self, call: Call) -> None:
         call.started = monotonic()
         value: Any = None
         failure: BaseException | None = None
         try:
             value = call.context.run(call.function, *call.args, **call.kwargs)
             if inspect.isawaitable(value):
-                value = loop.run_until_complete(loop.create_task(_await(value), name=call.label, context=call.context))
+                loop = self._loop()
+                call.task = loop.create_task(_await(value), name=call.label, context=call.context)
+                value = loop.run_until_complete(call.task)
         except BaseException as error:
             failure = error
         call.settle(value, failure)
 
-    def _retire(self, me: threading.Thread, loop: asyncio.AbstractEventLoop) -> None:
+    def _loop(self) -> asyncio.AbstractEventLoop:
+        """This thread's event loop, made for the first hook that needs one: it takes three file descriptors."""
+        if not hasattr(self._local, "loop"):
+            self._local.loop = asyncio.new_event_loop()
+        loop: asyncio.AbstractEventLoop = self._local.loop
+        return loop
+
+    def _retire(self, me: threading.Thread) -> None:
         try:
-            loop.run_until_complete(loop.shutdown_asyncgens())
-            loop.close()
+            if hasattr(self._local, "loop"):
+                self._local.loop.run_until_complete(self._local.loop.shutdown_asyncgens())
+                self._local.loop.close()
         finally:
             with self._lock:
                 if me in self._lost:

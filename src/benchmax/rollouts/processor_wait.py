@@ -7,7 +7,7 @@ import threading
 
 
 class ProcessorWait:
-    """Of the thread that makes it. Where the system does not tell, no time at all."""
+    """Measures the thread that creates it; always 0 on systems that do not report it."""
 
     def __init__(self) -> None:
         self._at, self._before = 0.0, 0.0

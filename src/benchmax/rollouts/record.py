@@ -1,4 +1,4 @@
-"""The `Rollout` record: everything one rollout was, in one object.
+"""The `Rollout` record: everything about one rollout, in one object.
 
 Trainer, files, database, console and exports all use it; there is no second form of it.
 `to_dict` returns strict JSON (no NaN), one line of a record file; `from_dict` reads it back and ignores
@@ -161,7 +161,7 @@ class Rollout:
 
     @property
     def lost(self) -> bool:
-        """Whether the environment's process ended under it; played again, it may well be whole."""
+        """Whether the environment's process ended during it, so that it is played again."""
         return self.error is not None and self.error.type == EnvLost.__name__
 
     @property

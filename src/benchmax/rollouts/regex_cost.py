@@ -19,11 +19,15 @@ MOST_CHOICES = 12
 
 @lru_cache(maxsize=1024)
 def longest_matchable(pattern: str) -> int:
-    """The longest text this pattern is tried on, so that the match ends within a fraction of a second."""
+    """The longest text this pattern is tried on, so that the match ends within a fraction of a second.
+
+    -1 for a pattern that Python cannot read, which is tried on none: JSON schemas are written for those of JavaScript.
+    """
     try:
+        re.compile(pattern)
         parsed = list(_parser.parse(pattern))
     except (re.error, RecursionError, OverflowError):
-        return MOST_CHARS
+        return -1
     shape = _Shape()
     shape.read(parsed, inside=False)
     if shape.nested > 1:

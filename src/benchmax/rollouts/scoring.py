@@ -45,12 +45,12 @@ def deep_copy(value: Any) -> Any:
 async def score(host: EnvHost, rollout: Rollout, settings: RolloutSettings) -> None:
     """Run compute_reward. A failure leaves the sample unscored, with the reason."""
     began = perf_counter()
-    extra = deep_copy(rollout.init_rollout_args) or {}
-    arguments = reward_arguments(
-        host.env.compute_reward, copy_transcript(rollout.messages), deep_copy(rollout.task), extra
-    )
     seconds = settings.reward_seconds
     try:
+        extra = deep_copy(rollout.init_rollout_args) or {}
+        arguments = reward_arguments(
+            host.env.compute_reward, copy_transcript(rollout.messages), deep_copy(rollout.task), extra
+        )
         raw = await host.outcome(host.start("compute_reward", (rollout.id,), arguments, seconds=seconds), seconds)
         _record(rollout, raw)
         if raw == {} and not host.overrides("compute_group_reward"):
@@ -65,12 +65,13 @@ async def score_group(host: EnvHost, rollouts: Sequence[Rollout], settings: Roll
     members = [rollout for rollout in rollouts if rollout.scorable]
     if not members:
         return
-    function = host.env.compute_group_reward
-    arguments = group_reward_arguments(
-        function, [copy_transcript(r.messages) for r in members], [deep_copy(r.task) for r in members]
-    )
     ids = [rollout.id for rollout in members]
     try:
+        arguments = group_reward_arguments(
+            host.env.compute_group_reward,
+            [copy_transcript(rollout.messages) for rollout in members],
+            [deep_copy(rollout.task) for rollout in members],
+        )
         with group_context(ids):
             scoring = host.start("compute_group_reward", (ids,), arguments)
             results = await host.outcome(scoring, settings.reward_seconds)

@@ -6,6 +6,7 @@ says what is wrong. References to other documents are never followed, and a patt
 
 from __future__ import annotations
 
+import logging
 import re
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
@@ -13,6 +14,8 @@ from typing import Any
 from benchmax.envs.types import ToolDefinition
 from benchmax.errors import EnvDefinitionError
 from benchmax.rollouts.regex_cost import longest_matchable
+
+logger = logging.getLogger(__name__)
 
 Check = Callable[[dict[str, Any]], str | None]
 """Returns what is wrong with the arguments, or None."""
@@ -32,7 +35,7 @@ _WITH_OTHERS = {"allOf", "anyOf", "oneOf", "if", "dependentSchemas", "dependenci
 
 
 def argument_check(tool: ToolDefinition) -> Check:
-    """The check of one tool's arguments; EnvDefinitionError when its schema is none."""
+    """The check of one tool's arguments; raises EnvDefinitionError when its schema is no JSON schema."""
     schema = tool.input_schema
     if not schema:
         return lambda arguments: None
@@ -75,7 +78,7 @@ def _full_check(name: str, schema: Mapping[str, Any]) -> Check:
     try:
         closed = _closed(schema)
         cls = jsonschema.validators.validator_for(closed, default=jsonschema.Draft202012Validator)
-        cls.check_schema(closed)
+        _check_schema(name, cls, closed)
     except (jsonschema.SchemaError, RecursionError, TypeError) as error:
         reason = getattr(error, "message", str(error))
         raise EnvDefinitionError(
@@ -83,7 +86,8 @@ def _full_check(name: str, schema: Mapping[str, Any]) -> Check:
         ) from None
     cls = jsonschema.validators.extend(cls, {"pattern": _bounded_pattern})  # type: ignore[no-untyped-call]
     validator = cls(closed, registry=Registry())  # an empty registry never fetches a $ref
-    longest_name = min(map(longest_matchable, _name_patterns(closed)), default=None)
+    limited = (longest for longest in map(longest_matchable, _name_patterns(closed)) if longest >= 0)
+    longest_name = min(limited, default=None)
 
     def check(arguments: dict[str, Any]) -> str | None:
         if longest_name is not None and any(len(key) > longest_name for key in _names(arguments)):
@@ -95,6 +99,19 @@ def _full_check(name: str, schema: Mapping[str, Any]) -> Check:
         return "; ".join(map(_message, errors[:5])) or None
 
     return check
+
+
+def _check_schema(name: str, cls: Any, schema: dict[str, Any]) -> None:
+    """Raise SchemaError for what is no schema. A pattern that only JavaScript can read is one: it is not checked."""
+    import jsonschema
+
+    try:
+        cls.check_schema(schema)
+    except jsonschema.SchemaError as error:
+        if error.validator != "format":
+            raise
+        cls.check_schema(schema, format_checker=jsonschema.FormatChecker(()))
+        logger.warning("In the input_schema of tool %r, %s. It is not checked.", name, error.message)
 
 
 def _closed(schema: Any) -> dict[str, Any]:
@@ -109,7 +126,7 @@ def _closed(schema: Any) -> dict[str, Any]:
 
 
 def _bounded_pattern(validator: Any, pattern: str, instance: Any, schema: Any) -> Iterator[Any]:
-    """The keyword `pattern`. A text too long for the pattern is not matched, and reaches the tool as it is."""
+    """The keyword `pattern`. A text that it cannot be tried on is not matched, and reaches the tool as it is."""
     from jsonschema import ValidationError
 
     if isinstance(instance, str) and len(instance) <= longest_matchable(pattern) and not re.search(pattern, instance):

@@ -23,7 +23,6 @@ from benchmax.rewards.judge_cache import cache_key
 from benchmax.rewards.rubric import Rubric
 from benchmax.rubrics.evaluate import question_text
 
-FILE = "rubric_cache.json"
 Entries: TypeAlias = dict[str, list[dict[str, Any]]]
 """Rubrics with the spread of their scores, by a digest of the question."""
 
@@ -35,9 +34,9 @@ def load_rubric_cache(path: str | os.PathLike[str] | None = None) -> Entries:
         if file.stat().st_uid != os.getuid():  # the temporary folder is everybody's
             return {}
         found = json.loads(file.read_text("utf-8"))
-    except (OSError, ValueError):
+    except (OSError, ValueError, RecursionError):
         return {}
-    return {key: list(kept) for key, kept in found.items()} if isinstance(found, dict) else {}
+    return {key: kept for key, kept in found.items() if isinstance(kept, list)} if isinstance(found, dict) else {}
 
 
 def save_rubric_cache(
@@ -70,7 +69,7 @@ def filter_and_cache_rubrics(
 ) -> list[Rubric]:
     """Keep the best of a question's rubrics, known and new; `scores` has those of all answers for each rubric.
 
-    A rubric that gave everybody the same tells nothing and is not kept.
+    A rubric that scores all answers the same is not kept.
     """
     if len(rubrics) != len(scores):
         raise ConfigError(f"There are {len(rubrics)} rubrics and {len(scores)} lists of scores; give one for each.")
@@ -82,7 +81,8 @@ def filter_and_cache_rubrics(
 
 
 def _file(path: str | os.PathLike[str] | None) -> Path:
-    return Path(tempfile.gettempdir(), FILE) if path is None else Path(path)
+    """The file at a path; by default one of this user's in the temporary folder, where another's cannot be locked."""
+    return Path(tempfile.gettempdir(), f"rubric_cache-{os.getuid()}.json") if path is None else Path(path)
 
 
 def _entry(rubric: Rubric, spread: float) -> dict[str, Any]:

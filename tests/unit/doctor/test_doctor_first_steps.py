@@ -187,6 +187,28 @@ async def test_the_gold_method_that_raised_is_named(hook):
     assert finding.fix == f"Correct {hook}."
 
 
+@pytest.mark.parametrize(
+    ("returned", "seen"), [(5, "'int' object is not iterable"), ([("look_up", {})], "tuple is no tool call. Return a")]
+)
+async def test_gold_calls_that_are_none_are_named(returned, seen):
+    env = type("Env", (WithCalls,), {"gold_tool_calls": classmethod(lambda cls, example: returned)})
+    assert seen in only(await diagnose(env), "gold-unknown").evidence
+
+
+@pytest.mark.parametrize("prompt", [None, 7, property(lambda self: "Say it.")])
+async def test_a_system_prompt_that_is_no_text_is_no_fault_of_the_gold_answer(prompt):
+    diagnosis = await diagnose(type("Env", (Shelves,), {"system_prompt": prompt}))
+    assert not [each for each in diagnosis.find("gold-unknown") if "raised" in each.title]
+
+
+async def test_rows_that_end_the_program_are_rows_that_cannot_be_used():
+    def leaves(cls, example):
+        raise SystemExit(3)
+
+    diagnosis = await diagnose(type("Env", (Shelves,), {"dataset_preprocess": classmethod(leaves)}))
+    assert "SystemExit(3)" in only(diagnosis, "preprocess-fails").evidence
+
+
 # Hooks
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import subprocess
 import sys
+import threading
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -30,9 +31,11 @@ from benchmax.errors import DatasetError, EnvDefinitionError, UsageError
 from benchmax.evaluation.evaluate import evaluate
 from benchmax.models.registry import gold_model
 from benchmax.models.scripted import ScriptedModel
-from benchmax.rollouts.groups import run_group
+from benchmax.rollouts.groups import run_batch, run_group
 from benchmax.rollouts.host import EnvHost
+from benchmax.rollouts.play import run_rollout
 from benchmax.rollouts.replay import replay
+from benchmax.rollouts.settings import RolloutSettings
 from benchmax.trainer.sampling.prompt_stream import PromptStream
 from benchmax.trainer.sampling.step_metrics import rollout_metrics
 
@@ -385,3 +388,42 @@ def test_closing_it_closes_every_part() -> None:
 
     asyncio.run(close())
     assert closed == ["closed", "closed"]
+
+
+async def test_a_part_whose_plain_hooks_hang_leaves_threads_to_the_others() -> None:
+    release = threading.Event()
+
+    class Hangs(BaseEnv):
+        def compute_reward(self, rollout_id: str, messages: Any, task: Any, **kwargs: Any) -> dict[str, float]:
+            if "hang" in messages[0]["content"]:
+                release.wait(60.0)
+            return {"x": 1.0}
+
+    env_class = compose(hangs=Hangs, other=CalculatorEnv)
+    rows = [{"env": "hangs", "prompt": f"hang {number}"} for number in range(40)]
+    async with EnvHost(env_class) as host:
+        examples = load_examples([*rows, {"env": "hangs", "prompt": "fine"}], env_class)
+        short = RolloutSettings(reward_seconds=0.5)
+        hung = await run_batch(host, examples[:-1], ScriptedModel("x"), short)
+        assert not any(rollout.ok for rollout in hung)
+        assert (await run_rollout(host, examples[-1], ScriptedModel("x"))).ok
+    release.set()
+
+
+async def test_a_tool_argument_may_have_any_name() -> None:
+    class Names(BaseEnv):
+        async def list_tools(self) -> list[ToolDefinition]:
+            return [ToolDefinition("say", "Says it.")]
+
+        def run_tool(self, rollout_id: str, tool_name: str, **given: Any) -> str:
+            return str(given)
+
+        async def compute_reward(self, rollout_id: str, messages: Any, task: Any, **kwargs: Any) -> dict[str, float]:
+            return {"x": 1.0}
+
+    env_class = compose(names=Names, other=CalculatorEnv)
+    (example,) = load_examples([{"env": "names", "prompt": "x"}], env_class)
+    async with EnvHost(env_class) as host:
+        call = ToolCall("say", '{"function": 1, "hook": 2}')
+        rollout = await run_rollout(host, example, ScriptedModel([call, "done"]))
+    assert rollout.messages[-2]["content"] == "{'function': 1, 'hook': 2}"

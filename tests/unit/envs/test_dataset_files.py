@@ -7,6 +7,7 @@ import gzip
 import json
 import random
 import tempfile
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -62,6 +63,23 @@ def save_csv(folder, rows, name="rows.csv", delimiter=","):
         for row in rows:
             writer.writerow({k: v if isinstance(v, str) else json.dumps(v) for k, v in row.items()})
     return path
+
+
+def test_values_of_a_parquet_file_that_cannot_be_read(tmp_path):
+    import pyarrow as pa
+    import pyarrow.parquet
+
+    far = pa.array([2**50], type=pa.timestamp("s"))
+    pyarrow.parquet.write_table(pa.table({"prompt": ["x"], "when": far}), tmp_path / "far.parquet")
+    with pytest.raises(DatasetError, match=r"far\.parquet has values that cannot be read: .*\. Write it again, dates"):
+        check_dataset(tmp_path / "far.parquet")
+
+    path = save_parquet(tmp_path, [{"prompt": f"row {number} " * 20} for number in range(5_000)])
+    whole = path.read_bytes()
+    for at in range(4, len(whole) - 8, 1_009):
+        path.write_bytes(whole[:at] + bytes(byte ^ 255 for byte in whole[at : at + 8]) + whole[at + 8 :])
+        with suppress(DatasetError):
+            check_dataset(path)
 
 
 def save_parquet(folder, rows):

@@ -42,6 +42,18 @@ async def test_work_belongs_to_the_rollout_of_its_caller(io):
     assert await asyncio.gather(*map(caller, names)) == [(name,) for name in names]
 
 
+async def test_a_call_that_has_not_begun_when_it_stops_is_told(io):
+    async def work():
+        return 1
+
+    assert await io.run(work) == 1
+    waiting = asyncio.create_task(io.run(work))
+    await asyncio.sleep(0)  # the call is queued; the loop learns of it after this iteration
+    io.stop()
+    with pytest.raises(SandboxError, match="meanwhile"):
+        await asyncio.wait_for(waiting, 5)
+
+
 async def test_who_waits_when_it_stops_is_told(io):
     begun = threading.Event()
 

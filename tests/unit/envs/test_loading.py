@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from types import MappingProxyType
+from typing import Annotated, Any
 
 import pytest
 
 from benchmax.envs.arithmetic import ArithmeticEnv
 from benchmax.envs.base_env import BaseEnv
-from benchmax.envs.loading import check_arguments, find_rows, load_env_class, make_env, own_rows
-from benchmax.errors import EnvDefinitionError, NotFoundError, UsageError
+from benchmax.envs.loading import check_arguments, find_rows, load_env_class, make_env, own_rows, parse_env_args
+from benchmax.errors import ConfigError, EnvDefinitionError, NotFoundError, UsageError
 
 
 class Scored(BaseEnv):
@@ -96,6 +98,9 @@ class Typed(Scored):
         name: str | None = None,
         on: bool = False,
         some: list[int] | None = None,
+        names: Sequence[str] = (),
+        sizes: Mapping[str, int] = MappingProxyType({}),
+        noted: Annotated[int, {"unit": "rows"}] = 1,
     ) -> None:
         pass
 
@@ -117,8 +122,16 @@ def test_a_value_of_the_wrong_type_is_told_with_its_name(given: dict[str, Any], 
 
 
 def test_values_of_the_right_types_are_taken() -> None:
-    for given in ({"count": 4}, {"share": 1}, {"name": "x"}, {"name": None}, {"on": True}, {"some": "x"}, {}):
+    plain = ({"count": 4}, {"share": 1}, {"name": "x"}, {"name": None}, {"on": True}, {"some": "x"}, {})
+    for given in (*plain, {"names": ["x"]}, {"sizes": {"x": 1}}, {"noted": 2}):
         assert isinstance(make_env(Typed, given), Typed)
+
+
+def test_an_argument_that_is_set_is_no_part() -> None:
+    assert parse_env_args(["math.level=3", "math.size=x"]) == {"math": {"level": 3, "size": "x"}}
+    with pytest.raises(ConfigError, match=r"is for the part 'level', and 'level' is 3\. Leave one out"):
+        parse_env_args(["level=3", "level.x=1"])
+    assert parse_env_args([f"deep={'[' * 100_000}"])["deep"].startswith("[[")
 
 
 def test_an_error_that_ends_with_a_full_stop_is_not_given_another() -> None:

@@ -67,6 +67,11 @@ async def test_other_callables():
     assert await Rewards(functions)(**CALL) == {"a": 1, "b": 2, "c": 3, "d": 4}
 
 
+async def test_an_argument_may_have_any_name():
+    rewards = Rewards({"same": lambda function, loop: function == loop})
+    assert await rewards(messages=MESSAGES, function="x", loop="x") == {"same": 1.0}
+
+
 async def test_defaults_without_a_task():
     rewards = Rewards({"r": lambda task, ground_truth, rollout_id: task is None and ground_truth is None})
     assert await rewards(messages="text") == {"r": 1.0}

@@ -1,5 +1,7 @@
 import multiprocessing
+import os
 import re
+import tempfile
 
 import pytest
 
@@ -182,5 +184,17 @@ def test_rubrics_are_kept_in_a_file_by_processes_that_take_turns(tmp_path):
     key = next(iter(load_rubric_cache(path)))
     save_rubric_cache({key: []}, path)
     assert load_rubric_cache(path) == {"x": []}
+    path.write_text('{"x": 3, "y": []}')
+    assert load_rubric_cache(path) == {"y": []}
+    path.write_text("[" * 100_000)
+    assert load_rubric_cache(path) == {}
     path.write_text("torn {")
     assert get_cache_for_question("q", path) == []
+
+
+def test_every_user_has_a_rubric_cache_of_their_own(tmp_path, monkeypatch):
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    for user in (1001, 1002):
+        monkeypatch.setattr(os, "getuid", lambda user=user: user)
+        filter_and_cache_rubrics("q", [CLEAR], [[0, 1]])
+    assert len(list(tmp_path.glob("rubric_cache*.json"))) == len(list(tmp_path.glob(".rubric_cache*.lock"))) == 2

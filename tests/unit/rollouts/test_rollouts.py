@@ -688,3 +688,17 @@ async def test_a_batch_is_returned_in_the_order_of_its_examples():
         rollouts = await run_batch(host, examples, ScriptedModel(answers), on_rollout=note)
     assert [rollout.example_id for rollout in rollouts] == [each["id"] for each in examples]
     assert finished[-1] == examples[0]["id"]
+
+
+def test_a_pattern_that_only_javascript_reads_is_not_checked(caplog):
+    schema = {
+        "type": "object",
+        "properties": {"name": {"type": "string", "pattern": "^\\p{L}+$"}, "size": {"type": "integer"}},
+    }
+    tools = Toolbox([ToolDefinition("add", "Adds a name.", schema)])
+    assert tools.arguments(ToolCall("add", '{"name": "Zoë"}')) == {"name": "Zoë"}
+    with pytest.raises(BadToolCall, match="size: 'x' is not of type 'integer'"):
+        tools.arguments(ToolCall("add", '{"name": "Zoë", "size": "x"}'))
+    assert "is not a 'regex'. It is not checked" in caplog.text
+    with pytest.raises(EnvDefinitionError, match="is not a JSON schema"):
+        Toolbox([ToolDefinition("add", "Adds.", {**schema, "required": 3})])

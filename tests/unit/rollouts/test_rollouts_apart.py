@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import asyncio
 import json
+import logging
 import threading
 from queue import Empty, SimpleQueue
 
 from benchmax.cross_loop import LoopCalls
 from benchmax.envs.base_env import BaseEnv
 from benchmax.envs.example_id import make_example
+from benchmax.envs.logging import __name__ as env_logging
+from benchmax.envs.logging import captured, rollout_context
 from benchmax.envs.types import ToolCall, ToolDefinition, ToolResult
 from benchmax.errors import McpError
 from benchmax.files.jsonl import line_of
@@ -114,6 +117,40 @@ async def test_a_reward_put_right_makes_a_rollout_that_ran_out_of_turns_good():
     assert (after.reward, after.ok, after.error, after.termination) == (1.0, True, None, Termination.MAX_TURNS)
 
 
+async def test_siblings_that_are_compared_are_scored_again_before_any_is_released():
+    class Stateful(BaseEnv):
+        def __init__(self):
+            self.open = {}
+            self.most = 0
+
+        async def init_rollout(self, rollout_id, **kwargs):
+            self.open[rollout_id] = "state"
+            self.most = max(self.most, len(self.open))
+
+        async def release_rollout(self, rollout_id):
+            del self.open[rollout_id]
+
+        async def compute_reward(self, rollout_id, messages, task, **kwargs):
+            await asyncio.sleep(0.001)
+            return {"own": 1.0}
+
+        async def compute_group_reward(self, rollout_ids, messages_list, tasks, **kwargs):
+            return [{"best": float(self.open[each] == "state")} for each in rollout_ids]
+
+    settings = RolloutSettings()
+    async with EnvHost(Stateful) as host:
+        saved = []
+        for name in "abc":
+            row = make_example([{"role": "user", "content": name}])
+            saved += await run_group(host, row, ScriptedModel("x"), settings, samples=range(3))
+        saved[4].termination = Termination.MODEL_ERROR  # has nothing to score; the others do not wait for it
+        host.env.most = 0
+        pairs = [pair async for pair in replay(host, saved, settings, concurrency=4)]
+        assert host.env.most == 3, "one group at a time: two would be more than four rollouts"
+    assert [after.reward for _, after in pairs] == [2.0] * 4 + [None] + [2.0] * 4
+    assert all(before is each for (before, _), each in zip(pairs, saved, strict=True))
+
+
 async def test_a_group_without_any_component_says_why_it_has_no_reward():
     class Empty(BaseEnv):
         async def compute_reward(self, rollout_id, messages, task, **kwargs):
@@ -125,6 +162,57 @@ async def test_a_group_without_any_component_says_why_it_has_no_reward():
     async with EnvHost(Empty) as host:
         rollouts = await run_group(host, example(), ScriptedModel("hm"), samples=[0, 1])
     assert all(rollout.reward is None and "no component" in rollout.unscored["group_reward"] for rollout in rollouts)
+
+
+async def test_a_plain_hook_needs_no_event_loop_of_its_own(monkeypatch):
+    class Later:
+        def __await__(self):
+            yield
+
+    class Plain(BaseEnv):
+        def compute_reward(self, rollout_id, messages, task, **kwargs):
+            return {"x": 1.0}
+
+    def refuse():
+        raise OSError(24, "Too many open files")
+
+    async with EnvHost(Plain) as host:
+        monkeypatch.setattr(asyncio, "new_event_loop", refuse)
+        rollout = await run_rollout(host, example(), ScriptedModel("x"), RolloutSettings(reward_seconds=5.0))
+        assert rollout.ok, rollout.error
+        host.env.compute_reward = lambda *args, **kwargs: Later()  # which does need one
+        rollout = await run_rollout(host, example(), ScriptedModel("x"), RolloutSettings(reward_seconds=5.0))
+        assert rollout.error is not None
+        assert "Too many open files" in rollout.error.message
+
+
+def test_a_log_line_that_does_not_fit_its_arguments_fails_nothing(capsys):
+    kept = []
+    bad = logging.LogRecord("env", logging.INFO, __file__, 1, "%d rows", ("many",), None)
+    good = logging.LogRecord("env", logging.INFO, __file__, 1, "%d rows", (3,), None)
+    with rollout_context("r"), captured("r", lambda _, record: kept.append(record.getMessage())):
+        (capture,) = (each for each in logging.getLogger().handlers if each.__class__.__module__ == env_logging)
+        capture.handle(bad)
+        capture.handle(good)
+    assert kept == ["3 rows"]
+    assert "Logging error" in capsys.readouterr().err
+
+
+async def test_a_task_that_no_reward_can_take_is_recorded():
+    class Old(BaseEnv):
+        async def compute_reward(self, rollout_id, completion, ground_truth, **kwargs):
+            return {"x": 1.0}
+
+        async def compute_group_reward(self, rollout_ids, completions, ground_truths, **kwargs):
+            return [{"y": 1.0} for _ in rollout_ids]
+
+    odd = {**example(), "task": ["not", "a", "dict"]}
+    async with EnvHost(Old) as host:
+        alone = await run_rollout(host, odd, ScriptedModel("x"))
+        assert alone.termination is Termination.REWARD_ERROR
+        for rollout in await run_group(host, odd, ScriptedModel("x"), samples=[0, 1]):
+            assert rollout.termination is Termination.REWARD_ERROR
+            assert not rollout.ok
 
 
 async def test_a_background_task_that_quits_does_not_take_the_loop_along():

@@ -17,6 +17,7 @@ from benchmax.doctor.recording_host import describe_failure
 from benchmax.envs.base_env import overrides
 from benchmax.envs.demonstration import Turn
 from benchmax.envs.types import Example, ToolCall, ToolDefinition
+from benchmax.errors import EnvDefinitionError
 from benchmax.metrics import is_full, pays_more
 
 OWN_GOLD, FOUND_CALLS = "gold_completion", "tool calls that were found"
@@ -152,7 +153,8 @@ class GoldFinder:
 
     def __init__(self, player: ProbePlayer, tools: Sequence[ToolDefinition] = (), seconds: float = 40.0) -> None:
         self.player, self.tools, self.seconds = player, tools, seconds
-        prompt = player.host.env.system_prompt or ""
+        prompt = player.host.env.system_prompt
+        prompt = prompt if isinstance(prompt, str) else ""
         self.gold = Gold(system_prompt=prompt, own=self._own, calls_of=self._calls, tools=tools)
         self._floors: dict[str, float] = {}
         """What answers without content earn on each example, at most."""
@@ -194,11 +196,11 @@ class GoldFinder:
         return self._owns[example["id"]]
 
     def _calls(self, example: Example) -> Sequence[ToolCall]:
-        return self._ask("gold_tool_calls", example) or ()
+        return self._ask("gold_tool_calls", example, _tool_calls) or ()
 
-    def _ask(self, hook: str, example: Example) -> Any:
+    def _ask(self, hook: str, example: Example, read: Callable[[Any], Any] = lambda value: value) -> Any:
         try:
-            return getattr(self.player.host.env, hook)(example)
+            return read(getattr(self.player.host.env, hook)(example))
         except Exception as error:
             self.gold.error, self.gold.raised_in = describe_failure(error), hook
             return None
@@ -271,3 +273,11 @@ def _fitting(forms: Sequence[Form], text: str) -> Sequence[Form]:
         return forms
     able = [form for form in forms if form in USUAL or not form.name.startswith(("as '", "after '"))]
     return sorted(able, key=lambda form: (form.name.startswith("as JSON"), form in USUAL and form is not PLAIN))
+
+
+def _tool_calls(returned: Any) -> Sequence[ToolCall]:
+    """What gold_tool_calls returned, as a sequence of calls."""
+    calls = tuple(returned or ())
+    if strange := [each for each in calls if not isinstance(each, ToolCall)]:
+        raise EnvDefinitionError(f"{type(strange[0]).__name__} is no tool call. Return a list of ToolCall(name, JSON).")
+    return calls

@@ -18,7 +18,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, ClassVar
 
-from benchmax.envs.base_env import BaseEnv, PartFacts, call_hook, overrides, with_system_prompt
+from benchmax.concurrency import call_function
+from benchmax.envs.base_env import BaseEnv, PartFacts, overrides, with_system_prompt
 from benchmax.envs.composed.mixing import mixed
 from benchmax.envs.composed.parts import (
     PART,
@@ -154,7 +155,7 @@ class ComposedEnv(BaseEnv):
         if part not in self._envs:
             return await self.list_tools()
         if part not in self._tools:
-            self._tools[part] = list(await call_hook(self._envs[part].list_tools) or ())
+            self._tools[part] = list(await call_function(self._envs[part].list_tools) or ())
         return self._tools[part]
 
     async def run_tool(self, rollout_id: str, tool_name: str, **tool_args: Any) -> Any:
@@ -163,7 +164,7 @@ class ComposedEnv(BaseEnv):
         name = tool_name if tool_name in own else tool_name.removeprefix(f"{part}{NAMED_APART}")
         if name not in own:
             raise ToolError(f"There is no tool named {tool_name!r}. The tools are: {', '.join(own) or 'none'}.")
-        return await call_hook(env.run_tool, rollout_id, name, **tool_args)
+        return await call_function(env.run_tool, rollout_id, name, **tool_args)
 
     def _begun(self, rollout_id: str) -> tuple[str, BaseEnv]:
         part = self._rollouts[rollout_id]
@@ -178,7 +179,7 @@ class ComposedEnv(BaseEnv):
         part = self._known(part_of({"task": task, "init_rollout_args": kwargs}) or self._rollouts.get(rollout_id, ""))
         score = self._envs[part].compute_reward
         given = reward_arguments(score, messages, own_task(task), own_arguments(kwargs))
-        named: Mapping[str, RewardValue] = _named(part, await call_hook(score, rollout_id, **given))
+        named: Mapping[str, RewardValue] = _named(part, await call_function(score, rollout_id, **given))
         return named
 
     async def _group_reward(
@@ -197,7 +198,7 @@ class ComposedEnv(BaseEnv):
             score = self._envs[part].compute_group_reward
             own = [own_task(tasks[at]) for at in places]
             given = group_reward_arguments(score, [messages_list[at] for at in places], own)
-            results = await call_hook(score, [rollout_ids[at] for at in places], **given)
+            results = await call_function(score, [rollout_ids[at] for at in places], **given)
             if len(results) != len(places):
                 raise EnvDefinitionError(
                     f"compute_group_reward of {part} returned {len(results)} results for {len(places)} rollouts. "
@@ -232,15 +233,16 @@ class ComposedEnv(BaseEnv):
     async def init_rollout(self, rollout_id: str, **rollout_args: Any) -> None:
         part = self._known(part_of({"init_rollout_args": rollout_args}))
         self._rollouts[rollout_id] = part
-        await call_hook(self._envs[part].init_rollout, rollout_id, **own_arguments(rollout_args))
+        await call_function(self._envs[part].init_rollout, rollout_id, **own_arguments(rollout_args))
 
     async def release_rollout(self, rollout_id: str) -> None:
         part = self._rollouts.pop(rollout_id, None)
         if part is not None:
-            await call_hook(self._envs[part].release_rollout, rollout_id)
+            await call_function(self._envs[part].release_rollout, rollout_id)
 
     async def shutdown(self) -> None:
-        done = await asyncio.gather(*(call_hook(env.shutdown) for env in self._envs.values()), return_exceptions=True)
+        ending = (call_function(env.shutdown) for env in self._envs.values())
+        done = await asyncio.gather(*ending, return_exceptions=True)
         for error in done:
             if isinstance(error, BaseException):
                 raise error

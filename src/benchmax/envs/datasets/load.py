@@ -305,7 +305,7 @@ class _Conversion:
                 result.close()
                 raise TypeError("it is async; write it as a plain classmethod")
             return example_from(result)
-        except Exception as error:
+        except (Exception, SystemExit) as error:
             if self._elsewhere and isinstance(error, ImportError):
                 raise
             fault = json_fault(data) if self._default else None
@@ -319,7 +319,7 @@ def _stop_at_error(complaints: list[Complaint]) -> None:
         raise RowFault(*complaints)
 
 
-def _raised(error: Exception, columns: list[Any]) -> Complaint:
+def _raised(error: BaseException, columns: list[Any]) -> Complaint:
     names = ", ".join(one_line(str(column), 40) for column in columns[:20])
     if isinstance(error, MissingColumn):
         wanted = ", ".join(error.expected)

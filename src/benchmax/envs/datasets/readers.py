@@ -147,7 +147,13 @@ def _parquet_rows(path: Path) -> Iterator[Row]:
         raise DatasetError(f"{path} is not a parquet file: {error}. Write the file again.") from error
     with file:
         batches = file.iter_batches(batch_size=_PARQUET_ROWS)
-        yield from _object_rows((row for batch in batches for row in batch.to_pylist()), str(path))
+        rows = (row for batch in batches for row in batch.to_pylist())
+        try:
+            yield from _object_rows(rows, str(path))
+        except (pyarrow.ArrowException, OverflowError) as error:
+            raise DatasetError(
+                f"{path} has values that cannot be read: {error}. Write it again, dates as text."
+            ) from error
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from benchmax import limits
-from benchmax.envs.base_env import call_hook
+from benchmax.concurrency import call_function
 from benchmax.search.types import LEXICAL
 
 _CUT = "\n[cut: search for less, or with a smaller limit]"
@@ -15,7 +15,7 @@ _CUT = "\n[cut: search for less, or with a smaller limit]"
 async def search(corpus: Any, query: str, limit: int, mode: str | None) -> str:
     """The texts that a corpus finds, as text for the model."""
     given = {} if mode in (None, LEXICAL) else {"mode": mode}
-    return shown(list(await call_hook(corpus.search, query, limit, **given) or ()), query)
+    return shown(list(await call_function(corpus.search, query, limit, **given) or ()), query)
 
 
 def shown(found: Sequence[Any], query: str) -> str:
