@@ -148,6 +148,13 @@ class Connection:
         self._sock.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, _BUFFER_BYTES)
         with theirs:
             self._popen = _start_launcher(theirs.fileno())
+        try:
+            await self._become_ready()
+        except BaseException:  # also when cancelled
+            await self.close()
+            raise
+
+    async def _become_ready(self) -> None:
         asyncio.get_running_loop().add_reader(self._sock, self._receive)
         with os.fdopen(kernel.memory_file(json.dumps(self._setup).encode())) as setup:
             socket.send_fds(self._sock, [b"."], [setup.fileno()])
@@ -156,19 +163,18 @@ class Connection:
         except TimeoutError:
             reason = f"it was not ready within {limits.SANDBOX_START_SECONDS:g} s"
         if reason is not None:
-            await self.close()
             raise SandboxError(f"The sandbox cannot be started: {reason}. Ask `benchmax doctor` what is missing.")
 
     def spawn(self, call: Call, fds: Sequence[int], *, keep: bool) -> Process:
         """Start a call whose descriptors 0, 1, 2, … are `fds`, which stay open here."""
         process = Process(next(self._numbers), self, keep)
-        self._processes[process.number] = process
         process.ended.add_done_callback(_seen)
         payload = _payload(call)
         try:
             self.send(_order(process.number, call, reports_pid=not keep), [payload, *fds])
         finally:
             os.close(payload)
+        self._processes[process.number] = process
         return process
 
     def send(self, message: Mapping[str, Any], fds: Sequence[int] = ()) -> None:

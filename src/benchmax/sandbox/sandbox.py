@@ -74,7 +74,7 @@ class Sandbox:
         ours = [sys.prefix, sys.base_prefix, *package_folders()]
         ours += [str(INSIDE), os.path.dirname(forker.loader)] if forker is not None else []
         self._setup: dict[str, Any] = {
-            "read": list(dict.fromkeys([*ours, *map(str, read)])),
+            "read": list(dict.fromkeys([*ours, *(str(Path(path).absolute()) for path in read)])),
             "modules": list(modules),
             "warm_up": warm_up,
             "network": network,
