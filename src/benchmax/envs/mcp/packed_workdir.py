@@ -98,7 +98,8 @@ def _has_content(path: Path) -> bool:
 def pack(folder: Path) -> bytes:
     """A folder as a zip archive, with the modes of its files."""
     packed = io.BytesIO()
-    with zipfile.ZipFile(packed, "w", zipfile.ZIP_DEFLATED) as archive:
+    # Some package managers date all files 1970, which is earlier than a zip archive can say.
+    with zipfile.ZipFile(packed, "w", zipfile.ZIP_DEFLATED, strict_timestamps=False) as archive:
         for path, folders, files in os.walk(folder):
             skipped = ignored_names(path, folders + files)
             folders[:] = sorted(set(folders) - skipped)

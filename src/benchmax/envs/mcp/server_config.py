@@ -180,12 +180,14 @@ def _read(where: str, raw: Mapping[str, Any]) -> tuple[str, ...]:
 
 
 def _network(where: str, raw: Mapping[str, Any]) -> Network:
-    network = {True: "host", False: "none", None: "host"}.get(raw.get("network"), raw.get("network"))
-    if network not in ("host", "none"):
+    network = raw.get("network")
+    if network is None or network is True or network == "host":
+        return "host"
+    if network is not False and network != "none":
         raise EnvDefinitionError(f"{where}: network must be host or none, not {network!r}. Correct it.")
-    if network == "none" and not raw.get("command"):
+    if not raw.get("command"):
         raise EnvDefinitionError(f"{where}: network is for servers that are started here. Remove it.")
-    return "none" if network == "none" else "host"
+    return "none"
 
 
 def memory_bytes(text: Any) -> int:
@@ -238,3 +240,5 @@ def _check_placeholders(where: str, spec: ServerSpec) -> None:
         return text
 
     spec._rewritten(check)
+    if wrong := [name for name in spec.env if not name or "=" in name or "\0" in name]:
+        raise EnvDefinitionError(f"{where}: {wrong[0]!r} is no name of a variable. Correct it under env.")

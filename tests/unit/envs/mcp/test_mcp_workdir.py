@@ -78,6 +78,9 @@ def test_holes_are_filled(monkeypatch: pytest.MonkeyPatch) -> None:
         ({"mcpServers": {"a": {"command": "x", "memory": 512}}}, "512MB"),
         ({"mcpServers": {"a": {"command": "x", "memory": "0MB"}}}, "its unit"),
         ({"mcpServers": {"a": {"url": "http://x/mcp", "memory": "1GB"}}}, "started here"),
+        ({"mcpServers": {"a": {"command": "x", "network": ["none"]}}}, "host or none"),
+        ({"mcpServers": {"a": {"url": "http://x/mcp", "network": False}}}, "started here"),
+        ({"mcpServers": {"a": {"command": "x", "env": {"A=B": "1"}}}}, "no name of a variable"),
     ],
 )
 def test_a_wrong_configuration_is_told(config: object, said: str) -> None:
@@ -152,6 +155,9 @@ def test_provisioners_check_what_they_are_given(tmp_path: Path) -> None:
     workdir = make_workdir(tmp_path)
     with pytest.raises(ValueError, match="at least one address"):
         ManualProvisioner([])
+    with pytest.raises(ValueError, match=r"is a URL\. Give host:port"):
+        ManualProvisioner(["10.0.0.5:8080", "http://10.0.0.6:8080"])
+    assert ManualProvisioner("10.0.0.5:8080").num_servers == 1
     for wrong in ({"num_servers": 0}, {"base_port": 80}, {"base_port": 65535, "num_servers": 2}):
         with pytest.raises(ValueError, match=r"Give more|Choose another"):
             LocalProvisioner(workdir, **wrong)

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from benchmax.envs.mcp.workdir import open_to_servers
+from benchmax.files.temp_dirs import remove_tree
 from benchmax.sandbox.inside.guards import FIRST_UID, NOBODY
 
 DIR_VARIABLES = ("HOME", "TMPDIR", "PWD")
@@ -17,6 +18,8 @@ DIR_VARIABLES = ("HOME", "TMPDIR", "PWD")
 def make_rollouts_dir(root: Path, workdir: Path) -> Path:
     """The folder of all rollouts. As root, servers of another user get to it, and read the agent's own workdir."""
     rollouts = root / "rollouts"
+    if rollouts.exists():
+        remove_tree(rollouts)  # an agent that was killed here left it
     rollouts.mkdir(mode=0o700)
     if os.geteuid() == 0:
         for folder in (root, rollouts):

@@ -168,6 +168,7 @@ def _secret(options: argparse.Namespace) -> str:
     given = os.environ.pop(SECRET_VARIABLE, "")
     if options.end_with_stdin:
         given = _first_line(0)
+    given = given.strip()  # of the newline of a file, which no header can contain
     if len(given) < MIN_SECRET_CHARS:
         raise UsageError(f"The agent needs a secret of at least {MIN_SECRET_CHARS} characters. Set {SECRET_VARIABLE}.")
     return given

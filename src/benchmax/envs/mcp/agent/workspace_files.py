@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import BinaryIO
 
 from benchmax import limits
+from benchmax.envs.mcp.workdir import MissingFile
 from benchmax.errors import UsageError
 from benchmax.files.links import FOLDER, open_plain
 
@@ -136,7 +137,7 @@ def open_download(workspace: Path, path: str) -> BinaryIO:
     try:
         file = open_plain(workspace, Path(*parts))
     except OSError:
-        raise FileNotFoundError(
+        raise MissingFile(
             f"There is no file {path!r} in the workspace, or it is not a regular one. Check it."
         ) from None
     size = os.fstat(file.fileno()).st_size

@@ -40,20 +40,27 @@ class HttpSession(McpSession):
         self._url = url
         accept = {"Accept": f"application/json, {MEDIA_TYPE}", "Content-Type": "application/json"}
         self._headers = {**accept, **headers}
-        self._http = aiohttp.ClientSession(auto_decompress=True, cookie_jar=aiohttp.DummyCookieJar(), trust_env=False)
+        self._http = aiohttp.ClientSession(
+            cookie_jar=aiohttp.DummyCookieJar(),
+            timeout=aiohttp.ClientTimeout(total=None),  # each request has its own
+        )
 
     async def open(self, seconds: float) -> None:
+        failure = ""
         try:
             async with asyncio.timeout(seconds):
                 while True:
                     try:
                         return await super().open(seconds)
-                    except (ConnectionRefusedError, aiohttp.ClientConnectorError):
+                    except (ConnectionRefusedError, aiohttp.ClientConnectorError) as error:
+                        failure = f": {error}"
                         if self.lost is not None:
                             raise McpError(self.lost) from None
                         await asyncio.sleep(RETRY_SECONDS)
         except TimeoutError:
-            raise NoAnswer(f"MCP server {self.name!r} did not answer at {self._url} within {seconds:g} s.") from None
+            raise NoAnswer(
+                f"MCP server {self.name!r} did not answer at {self._url} within {seconds:g} s{failure}."
+            ) from None
 
     def _agreed(self, version: str) -> None:
         self._headers["MCP-Protocol-Version"] = version

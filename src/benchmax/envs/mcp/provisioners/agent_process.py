@@ -30,7 +30,7 @@ class AgentProcess:
     """
 
     def __init__(self) -> None:
-        self.root = make_owned_dir("benchmax-mcp-")  # short, as the path of a socket has to be
+        self.root = make_owned_dir("benchmax-mcp-")
         self._errors: deque[str] = deque(maxlen=20)
         self._process: subprocess.Popen[bytes] | None = None
 
@@ -67,8 +67,10 @@ class AgentProcess:
         """The next line that the agent prints; empty when it has ended."""
         assert self._process is not None
         assert self._process.stdout is not None
-        line = self._process.stdout.readline()
-        return dict(json.loads(line)) if line.startswith(b"{") else {}
+        for line in self._process.stdout:
+            if line.startswith(b"{"):  # anything else was printed when Python started, by a sitecustomize for example
+                return dict(json.loads(line))
+        return {}
 
     def _keep_errors(self) -> None:
         assert self._process is not None
