@@ -27,6 +27,7 @@ import select
 import socket
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Any
 
 from . import call_process, call_tags, kernel, seccomp, zygote
@@ -123,7 +124,8 @@ class Server:
         if "kill" in message and call is not None:
             self._end(call, message["by"])
         elif call is not None and call.pid and call.status is None:
-            os.kill(call.pid, message["as"])  # its first process, which is this one's child until it is reaped
+            with suppress(OSError):  # its first process may have ended, and the zygote have reaped it
+                os.kill(call.pid, message["as"])
 
     # The zygote
 

@@ -174,6 +174,32 @@ async def test_a_stream_of_events_in_pieces_of_every_size() -> None:
         await session.close()
 
 
+async def test_requests_of_a_server_in_its_stream_are_answered() -> None:
+    replies: asyncio.Queue[dict[str, Any]] = asyncio.Queue()
+
+    async def answer(request: web.Request) -> web.StreamResponse:
+        message = await request.json()
+        if "method" not in message:
+            replies.put_nowait(message)
+            return web.Response(status=202)
+        response = web.StreamResponse(headers={"Content-Type": "text/event-stream"})
+        await response.prepare(request)
+        for number, method in enumerate(("ping", "sampling/createMessage")):
+            asked = json.dumps({"jsonrpc": "2.0", "id": f"s{number}", "method": method})
+            await response.write(f"data: {asked}\n\n".encode())
+        got = [await replies.get() for _ in range(2)]
+        said = json.dumps({"jsonrpc": "2.0", "id": message["id"], "result": {"got": got}})
+        await response.write(f"data: {said}\n\n".encode())
+        return response
+
+    async with serving(answer) as url:
+        session = HttpSession("asks", url, {})
+        ping, sampling = (await session.request("tools/call", {}, 10.0))["got"]
+        await session.close()
+    assert ping == {"jsonrpc": "2.0", "id": "s0", "result": {}}
+    assert (sampling["id"], sampling["error"]["code"]) == ("s1", -32601)
+
+
 async def test_a_request_over_http_may_take_as_long_as_it_is_given(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("aiohttp.client.DEFAULT_TIMEOUT", ClientTimeout(total=0.05))  # as five minutes are
 

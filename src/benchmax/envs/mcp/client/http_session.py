@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import json
 from collections.abc import AsyncIterator, Mapping
 from typing import Any
 from urllib.parse import urljoin, urlsplit
@@ -18,6 +17,7 @@ from benchmax.envs.mcp.client.mcp_session import (
     NoAnswer,
     RpcError,
     as_json,
+    reply_to,
     result_of,
 )
 from benchmax.envs.mcp.client.stdio_messages import Unreadable, messages_in, number_of
@@ -137,12 +137,19 @@ class HttpSession(McpSession):
     async def _from_events(self, number: int, response: aiohttp.ClientResponse) -> dict[str, Any]:
         async for data in read_events(_chunks(response, self.name)):
             for message in _messages(data):
-                if number_of(message) == number and "method" not in message:
-                    return message
+                if "method" not in message:
+                    if number_of(message) == number:
+                        return message
+                elif "id" in message:  # the server may wait for the answer before it goes on
+                    await self._send(reply_to(message))
         raise McpError(f"MCP server {self.name!r} ended its answer early.")
 
     async def notify(self, method: str) -> None:
-        body = json.dumps({"jsonrpc": "2.0", "method": method}).encode()
+        await self._send({"jsonrpc": "2.0", "method": method})
+
+    async def _send(self, message: Mapping[str, Any]) -> None:
+        """Send a message that has no answer."""
+        body = as_json(message)
         try:
             async with self._http.post(self._url, data=body, headers=self._headers, allow_redirects=False):
                 pass
