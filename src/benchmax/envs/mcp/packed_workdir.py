@@ -87,8 +87,14 @@ def ignored_names(folder: str, names: list[str]) -> set[str]:
 
 
 def copy_workdir(source: Path, target: Path) -> None:
-    """Copy a workdir without what is ignored."""
+    """Copy a workdir without what is ignored. Links that lead out of it lead to the same place from the copy."""
     shutil.copytree(source, target, symlinks=True, ignore=ignored_names)
+    for place, folders, files in os.walk(target):
+        for link in (Path(place, name) for name in (*folders, *files) if os.path.islink(os.path.join(place, name))):
+            leads_to = Path(os.path.realpath(source / link.relative_to(target)))
+            if not os.path.isabs(os.readlink(link)) and not leads_to.is_relative_to(source.resolve()):
+                link.unlink()
+                link.symlink_to(leads_to)
 
 
 def _has_content(path: Path) -> bool:
