@@ -70,7 +70,9 @@ class ServerSpec:
             own = part == "command" or (shell and part == "args")
             return text if own else self._expanded(part, text, variables)
 
-        return self._rewritten(rewrite)
+        expanded = self._rewritten(rewrite)
+        _check_url(f"MCP server {self.name!r}", expanded.url)
+        return expanded
 
     def _rewritten(self, rewrite: Callable[[str, str], str]) -> ServerSpec:
         """A copy with every text rewritten; `rewrite` gets the part's name and the text."""
@@ -131,8 +133,8 @@ def _parse_server(name: Any, raw: Any, source: str) -> ServerSpec:
                 f"{where} has the {key} {raw[key]!r}, which is not supported. "
                 "Give the url at which it speaks streamable HTTP (often /mcp in place of /sse), or a command."
             )
-    if url is not None and not re.fullmatch(r"https?://\S+", _PLACEHOLDER.sub("0", url)):
-        raise EnvDefinitionError(f"{where}: url {url!r} does not begin with http:// or https://. Correct it.")
+    if url is None or not _VARIABLE.match(url):  # else it is checked when the variable is known
+        _check_url(where, url)
     spec = ServerSpec(
         name, command or None, _texts(where, "args", raw.get("args")), _pairs(where, "env", raw.get("env")), url,
         _pairs(where, "headers", raw.get("headers")), _fork(where, raw), _seconds(where, raw), _memory(where, raw),
@@ -140,6 +142,11 @@ def _parse_server(name: Any, raw: Any, source: str) -> ServerSpec:
     )  # fmt: skip
     _check_placeholders(where, spec)
     return spec
+
+
+def _check_url(where: str, url: str | None) -> None:
+    if url is not None and not re.fullmatch(r"https?://\S+", _PLACEHOLDER.sub("0", url)):
+        raise EnvDefinitionError(f"{where}: url {url!r} does not begin with http:// or https://. Correct it.")
 
 
 def _fork(where: str, raw: Mapping[str, Any]) -> bool:

@@ -341,7 +341,8 @@ def _resolved(spec: ServerSpec, workdir: Path, path: str) -> ServerSpec:
     if "/" in command and not command.startswith("/"):
         command = str(workdir / command)
     if "${{" not in command and not os.path.isabs(command) and shutil.which(command, path=path) is None:
-        raise EnvDefinitionError(f"MCP server {spec.name!r}: there is no command {command!r}. Install it in setup.sh.")
+        advice = "Put its arguments into args." if " " in command else "Install it in setup.sh."
+        raise EnvDefinitionError(f"MCP server {spec.name!r}: there is no command {command!r}. {advice}")
     _check_script(spec.name, command, args, workdir)
     return replace(spec, command=command, args=args)
 

@@ -44,6 +44,8 @@ class LocalProvisioner(BaseProvisioner):
     ) -> None:
         if num_servers < 1:
             raise EnvDefinitionError(f"num_servers must be at least 1, not {num_servers}. Give more.")
+        if spares is not None and spares < 0:
+            raise EnvDefinitionError(f"spares must be at least 0, not {spares}. Give more.")
         if base_port is not None and not 1024 <= base_port <= 65536 - num_servers:
             raise EnvDefinitionError(
                 f"base_port must be from 1024 to {65536 - num_servers}, not {base_port}. Choose another."
