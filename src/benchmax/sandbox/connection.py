@@ -165,7 +165,9 @@ class Connection:
         except TimeoutError:
             reason = f"it was not ready within {limits.SANDBOX_START_SECONDS:g} s"
         if reason is not None:
-            raise SandboxError(f"The sandbox cannot be started: {reason}. Ask `benchmax doctor` what is missing.")
+            raise SandboxError(
+                f"The sandbox cannot be started: {reason}. Run `benchmax doctor` to see what is missing."
+            )
 
     def spawn(self, call: Call, fds: Sequence[int], *, keep: bool) -> Process:
         """Start a call whose descriptors 0, 1, 2, … are `fds`, which stay open here."""

@@ -6,7 +6,7 @@
         def __init__(self, num_servers: int = 4, **kwargs):
             super().__init__(WORKDIR, LocalProvisioner(WORKDIR, num_servers), **kwargs)
 
-Here it stands for the folder itself. A bundle of the class contains the folder's files, as they are when the bundle is
+Where it is made, it is the folder itself. A bundle of the class contains the folder's files, as they are when it is
 made; where the bundle is opened, they are unpacked into a temporary folder until the environment is shut down.
 """
 

@@ -51,7 +51,7 @@ class Child(Protocol):
 
 
 class PlainChild:
-    """A process that goes under a guard (`guard`), which ends it and all it started."""
+    """A process that goes under a guard (see `reaper`), which ends it and all it started."""
 
     def __init__(self, launch: Launch) -> None:
         self._loop = asyncio.get_running_loop()

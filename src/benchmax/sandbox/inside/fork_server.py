@@ -13,7 +13,7 @@
                       {"failed": 7, "reason": "…"}
 
 One packet is one message. The server is pid 1 of a pid namespace that holds all calls: when it ends, they do. It never
-reads what a call runs, and a call cannot reach it: its socket is closed, its process not to be seen.
+reads what a call runs, and a call cannot reach it: its socket is closed and its process invisible.
 """
 
 from __future__ import annotations

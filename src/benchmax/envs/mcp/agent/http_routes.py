@@ -24,6 +24,7 @@ from benchmax import limits
 from benchmax.envs.mcp.agent.auth import bearer_token, error_response
 from benchmax.envs.mcp.agent.lease_pool import Lease
 from benchmax.envs.mcp.agent.node import Node
+from benchmax.envs.mcp.agent.workspace_files import FileTooLarge
 from benchmax.envs.mcp.client.mcp_session import HANDSHAKE, MODERN, RpcError
 from benchmax.envs.mcp.frame_socket import CHUNK_BYTES
 from benchmax.envs.mcp.workdir import MissingFile
@@ -81,7 +82,7 @@ class HttpRoutes:
                     file.finish()
                 stored.append(name)
         except ValueError as error:
-            status = 413 if "bytes" in str(error) else 400
+            status = 413 if isinstance(error, FileTooLarge) else 400
             return error_response(status, "invalid_request", str(error))
         if not stored:
             return error_response(400, "missing_fields", "There is no file in the request.")

@@ -310,7 +310,7 @@ def _limits(spec: ServerSpec, port: int | None) -> Limits:
 
 
 def _over(limit: str, spec: ServerSpec) -> str:
-    """How a server was ended that took too much."""
+    """How a server that exceeded a limit was ended."""
     if limit == "memory":
         most = spec.memory or readable_bytes(limits.MCP_MEMORY_BYTES)
         return f"used more than {most} of memory and was killed; raise `memory` if it needs more"

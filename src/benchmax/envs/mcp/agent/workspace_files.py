@@ -62,10 +62,14 @@ def _made(part: str, folder: int) -> bool:
 
 
 def _give_away(fd: int, folder: int) -> None:
-    """For root: what is written belongs to the user whose folder it is in, as the servers run as that one."""
+    """As root: what is written belongs to the owner of its folder, as the servers run as that user."""
     if os.geteuid() == 0:
         owner = os.fstat(folder)
         os.fchown(fd, owner.st_uid, owner.st_gid)
+
+
+class FileTooLarge(UsageError):
+    """A file has more bytes than a workspace takes."""
 
 
 class Upload:
@@ -93,7 +97,7 @@ class Upload:
                 raise UsageError("The upload was cancelled. Begin it again.")
             self._size += len(data)
             if self._size > limits.MCP_FILE_BYTES:
-                raise UsageError(f"A file may have {limits.MCP_FILE_BYTES:,} bytes; this one has more. Split it.")
+                raise FileTooLarge(f"A file may have {limits.MCP_FILE_BYTES:,} bytes; this one has more. Split it.")
             view = memoryview(data)
             while view:
                 view = view[os.write(self._file, view) :]
