@@ -8,6 +8,7 @@ import os
 import socket
 import sys
 import threading
+import time
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager, suppress
 from pathlib import Path
@@ -253,6 +254,22 @@ async def test_an_agent_starts_where_python_itself_prints_something(
         assert len(await provisioner.provision_servers("0123456789abcdef")) == 1
     finally:
         await provisioner.teardown()
+
+
+async def test_an_agent_that_ends_at_once_is_reported_with_what_it_printed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    program = "import os, sys; print('a broken installation', file=sys.stderr); os._exit(3)"
+    (tmp_path / "sitecustomize.py").write_text(program)
+    monkeypatch.setenv("PYTHONPATH", f"{tmp_path}:{os.environ.get('PYTHONPATH', '')}")
+    monkeypatch.setattr("benchmax.envs.mcp.provisioners.agent_process.threading.Thread.start", _started_late)
+    with pytest.raises(EnvDefinitionError, match="a broken installation"):
+        await LocalProvisioner(DEMO).provision_servers("0123456789abcdef")
+
+
+def _started_late(thread: threading.Thread, start: Callable[[threading.Thread], None] = threading.Thread.start) -> None:
+    time.sleep(0.5)  # so that the agent has ended before it is sent anything
+    start(thread)
 
 
 async def test_without_bash_setup_sh_fails_with_advice(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

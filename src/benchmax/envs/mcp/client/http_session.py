@@ -25,6 +25,7 @@ from benchmax.errors import McpError
 from benchmax.net.sse import MEDIA_TYPE, read_events
 
 END_SECONDS = 2.0
+"""How long a server may take to accept an answer, or the end of a session."""
 MOST_REDIRECTS = 3
 RETRY_SECONDS = 0.05
 """The pause between two attempts to connect."""
@@ -140,9 +141,17 @@ class HttpSession(McpSession):
                 if "method" not in message:
                     if number_of(message) == number:
                         return message
-                elif "id" in message:  # the server may wait for the answer before it goes on
-                    await self._send(reply_to(message))
+                elif "id" in message:
+                    await self._reply(message)
         raise McpError(f"MCP server {self.name!r} ended its answer early.")
+
+    async def _reply(self, request: Mapping[str, Any]) -> None:
+        """Answer a request of the server, which may wait for that before it continues."""
+        try:
+            async with asyncio.timeout(END_SECONDS):
+                await self._send(reply_to(request))
+        except (McpError, TimeoutError):  # one that needed the answer reports it
+            pass
 
     async def notify(self, method: str) -> None:
         await self._send({"jsonrpc": "2.0", "method": method})
