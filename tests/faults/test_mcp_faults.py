@@ -127,6 +127,21 @@ async def test_only_calls_that_are_safe_to_repeat_are_repeated(tmp_path: Path) -
         assert (await state(env))["retries"] == 1
 
 
+async def test_calls_that_lose_their_server_together_are_repeated_on_the_same_fresh_one(tmp_path: Path) -> None:
+    async with opened(make_workdir(tmp_path / "w"), servers=1) as env:
+        await env.init_rollout("a")
+        await until(lambda: _ready(env))
+        workspace, running = Path(env._pool.leases["a"].workspace), []
+        (workspace / "held").touch()
+        for _ in range(3):
+            (workspace / ".begun").unlink(missing_ok=True)
+            running.append(asyncio.ensure_future(env.run_tool("a", "look", while_there="held")))
+            await begun(env, "a")
+        os.kill(await pid_of(env, "a"), signal.SIGKILL)
+        assert len(set(await asyncio.gather(*running))) == 1
+        assert (await state(env))["reset"]["count"] == 1
+
+
 async def _ready(env: ParallelMcpEnv) -> bool:
     return (await state(env))["ready"] >= 1
 

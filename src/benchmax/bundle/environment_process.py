@@ -59,7 +59,7 @@ def main() -> None:
     wire = socket.socket(fileno=int(sys.argv[1]))
     wire.set_inheritable(False)
     if not confined:
-        # One may not notice that the starter is gone: it may be held by C code, or killed along with it.
+        # This process may not notice that the starter is gone: C code may hold it.
         go_under_guard(wire.fileno(), remove=Path.cwd().parents[1])  # that of all the processes and their bundle
     faulthandler.enable(all_threads=False)
     frames = Frames()
@@ -211,7 +211,7 @@ class Worker(FrameProtocol):
 
 
 async def _copy(host: EnvHost, hook: str, rollout: str, given: Any, *names: Any) -> bytes | None:
-    """Files for a workspace, or from it, by content: the other side's are not to be seen from a sandbox."""
+    """Files for a workspace, or from it, by content, as the other side's files are invisible from a sandbox."""
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder, Path(names[0]).name if names else "out")
         if hook == "copy_in":

@@ -49,7 +49,7 @@ COMPLETE = "complete"
 def envs_venv(metadata: BundleMetadata, cache_root: str | Path, *, wheels_only: bool = False) -> Path:
     """The interpreter for the bundle: the running one, or that of a cached environment with its packages.
 
-    Building a package from its source runs code of others; with `wheels_only` none is built.
+    Building a package from its source runs its code; with `wheels_only` none is built.
     """
     dependencies = _own_packages(metadata)
     if wheels_only:

@@ -11,6 +11,7 @@ from typing import Literal
 from benchmax.config import setting
 from benchmax.errors import SandboxUnavailable
 from benchmax.sandbox.call import Limits
+from benchmax.sandbox.connection import SANDBOXED
 from benchmax.sandbox.inside.guards import ADVICE, BOUNDARY, GUARDS
 
 Level = Literal["boundary", "partial", "none"]
@@ -46,7 +47,7 @@ class Capabilities:
     @property
     def within(self) -> bool:
         """Whether this process is in a sandbox, which protects the machine, and can protect itself from other code."""
-        return os.environ.get("BENCHMAX_SANDBOXED") == "1" and self.guards >= NESTED_GUARDS
+        return os.environ.get(SANDBOXED) == "1" and self.guards >= NESTED_GUARDS
 
     def advice(self) -> dict[str, str]:
         """The guards that do not work, grouped by reason: what is lost, why, and what to do."""

@@ -26,13 +26,15 @@ from benchmax.sandbox.inside import kernel
 LAUNCHER = Path(__file__).with_name("inside") / "launcher.py"
 _BUFFER_BYTES = 1 << 20
 _END_SECONDS = 5.0
+SANDBOXED = "BENCHMAX_SANDBOXED"
+"""Set in every call, so that what it starts need not warn that it has no boundary of its own."""
 VARIABLES = {
     "PATH": "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin",
     "LANG": "C.UTF-8",
     "USER": "sandbox",
     "TMPDIR": "/tmp",
     "OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1", "MKL_NUM_THREADS": "1",
-    "ARROW_DEFAULT_MEMORY_POOL": "system", "BENCHMAX_SANDBOXED": "1",
+    "ARROW_DEFAULT_MEMORY_POOL": "system", SANDBOXED: "1",
 }  # fmt: skip
 """Variables of every call. Many calls share few cores, and threads that a library starts before a fork are lost."""
 
@@ -148,6 +150,13 @@ class Connection:
         self._sock.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, _BUFFER_BYTES)
         with theirs:
             self._popen = _start_launcher(theirs.fileno())
+        try:
+            await self._become_ready()
+        except BaseException:  # also when cancelled
+            await self.close()
+            raise
+
+    async def _become_ready(self) -> None:
         asyncio.get_running_loop().add_reader(self._sock, self._receive)
         with os.fdopen(kernel.memory_file(json.dumps(self._setup).encode())) as setup:
             socket.send_fds(self._sock, [b"."], [setup.fileno()])
@@ -156,19 +165,20 @@ class Connection:
         except TimeoutError:
             reason = f"it was not ready within {limits.SANDBOX_START_SECONDS:g} s"
         if reason is not None:
-            await self.close()
-            raise SandboxError(f"The sandbox cannot be started: {reason}. Ask `benchmax doctor` what is missing.")
+            raise SandboxError(
+                f"The sandbox cannot be started: {reason}. Run `benchmax doctor` to see what is missing."
+            )
 
     def spawn(self, call: Call, fds: Sequence[int], *, keep: bool) -> Process:
         """Start a call whose descriptors 0, 1, 2, … are `fds`, which stay open here."""
         process = Process(next(self._numbers), self, keep)
-        self._processes[process.number] = process
         process.ended.add_done_callback(_seen)
         payload = _payload(call)
         try:
             self.send(_order(process.number, call, reports_pid=not keep), [payload, *fds])
         finally:
             os.close(payload)
+        self._processes[process.number] = process
         return process
 
     def send(self, message: Mapping[str, Any], fds: Sequence[int] = ()) -> None:

@@ -45,7 +45,7 @@ class Sandbox:
 
     As root `group` bounds memory and processes of all calls together by a cgroup, where the machine has one to make.
 
-    `view` and `forker` are for servers of others, see there. As root calls have the user number `as_user`, or one of
+    `view` and `forker` are for MCP servers; see their classes. As root, calls have the user number `as_user`, or one of
     their own. For code that is trusted, `guards` names those that it gets, and `kept` capabilities that root's keeps.
     `name` is in the log.
     """
@@ -74,7 +74,7 @@ class Sandbox:
         ours = [sys.prefix, sys.base_prefix, *package_folders()]
         ours += [str(INSIDE), os.path.dirname(forker.loader)] if forker is not None else []
         self._setup: dict[str, Any] = {
-            "read": list(dict.fromkeys([*ours, *map(str, read)])),
+            "read": list(dict.fromkeys([*ours, *(str(Path(path).absolute()) for path in read)])),
             "modules": list(modules),
             "warm_up": warm_up,
             "network": network,
@@ -246,7 +246,9 @@ class Sandbox:
         if call.workspace is not None and "mount" in connection.guards:
             own = self._setup["own"]
             if own is None or not call.workspace.resolve().is_relative_to(own):
-                raise UsageError(f"The workspace {call.workspace} is not below the sandbox's `own` folder. Name it so.")
+                raise UsageError(
+                    f"The workspace {call.workspace} is not below the sandbox's `own` folder. Create it there."
+                )
 
 
 def _capabilities(connection: Connection) -> Capabilities:

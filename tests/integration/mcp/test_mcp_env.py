@@ -16,7 +16,7 @@ from benchmax.envs.loading import load_env_class
 from benchmax.envs.mcp import ParallelMcpEnv
 from benchmax.envs.mcp.provisioners import LocalProvisioner, ManualProvisioner
 from benchmax.envs.types import ToolResult, Transcript, Unscored
-from benchmax.errors import EnvDefinitionError, McpError, UsageError
+from benchmax.errors import EnvDefinitionError, McpError, NotFoundError, UsageError
 from benchmax.net.ports import free_port
 from mcp_world import DEMO, alive, make_workdir, opened, pid_of, wait_until_gone
 
@@ -158,7 +158,7 @@ async def test_files_into_and_out_of_the_workspace(tmp_path: Path) -> None:
         assert await env.run_tool("a", "listing", path=".") == "big.bin,deep,empty"
         with pytest.raises(UsageError, match="leads out"):
             await env.copy_content_to_workspace("a", "x", "../x")
-        with pytest.raises(Exception, match="no file"):
+        with pytest.raises(NotFoundError, match="no file"):
             await env.copy_from_workspace("a", "missing", tmp_path / "out")
 
 
@@ -285,7 +285,7 @@ async def test_an_agent_somebody_else_started(tmp_path: Path) -> None:
     secret = "0123456789abcdef-secret"
     addresses = await local.provision_servers(secret)
     try:
-        env = ParallelMcpEnv(workdir, ManualProvisioner(addresses), api_secret=secret)
+        env = ParallelMcpEnv(workdir, ManualProvisioner(addresses), api_secret=f"{secret}\n")  # as read from a file
         await env.init_rollout("a")
         assert await env.run_tool("a", "recall") == "|"
         assert env.num_servers == 2

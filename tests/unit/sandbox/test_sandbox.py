@@ -61,6 +61,43 @@ async def test_any_program_runs(sandbox: Sandbox) -> None:
     assert "cannot run 'no-such-program'" in missing.stderr
 
 
+@pytest.mark.parametrize(
+    "call",
+    [
+        Call("print(1)", env={"A=B": "1"}),
+        Call("print(1)", env={"A": "1\0"}),
+        Call(argv=["echo", "1\0"]),
+        Call(argv=["echo", "\ud800"]),
+        Call(argv=[""]),
+    ],
+    ids=["name", "value", "argument", "surrogate", "empty"],
+)
+async def test_what_no_program_can_be_given_is_no_success(sandbox: Sandbox, call: Call) -> None:
+    result = await sandbox.run(call)
+    assert (result.exit, result.stdout) == (127, "")
+    assert "cannot run" in result.stderr
+
+
+async def test_a_path_to_read_may_be_relative(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "data").mkdir()
+    (tmp_path / "data" / "a").write_text("hello")
+    monkeypatch.chdir(tmp_path)
+    async with Sandbox(read=["data"]) as sandbox:
+        result = await sandbox.run(Call(f"print(open({str(tmp_path / 'data' / 'a')!r}).read())"))
+    assert result.stdout == "hello\n", result.stderr
+
+
+async def test_a_start_that_is_cancelled_leaves_no_process() -> None:
+    sandbox = Sandbox()
+    starting = asyncio.ensure_future(sandbox.start())
+    while not (found := [each for each in psutil.Process().children() if "launcher.py" in " ".join(each.cmdline())]):
+        await asyncio.sleep(0)
+    starting.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await starting
+    assert not any(each.is_running() for each in found)
+
+
 async def test_output_over_its_limit_is_cut_and_says_so(sandbox: Sandbox) -> None:
     call = Call("while True: print('x' * 1000)", limits=Limits(output_bytes=5_000, wall_seconds=20))
     result = await sandbox.run(call)

@@ -72,7 +72,7 @@ class ParallelMcpEnv(BaseEnv):
             health_check_timeout, initial_health_check_interval, max_health_check_interval,
             max_health_check_attempts, backoff_factor,
         )  # fmt: skip
-        self._set_up(provisioner, api_secret or uuid4().hex, allowed_tools, output_parsers, health)
+        self._set_up(provisioner, (api_secret or "").strip() or uuid4().hex, allowed_tools, output_parsers, health)
         self._packed_workdir = workdir_path if isinstance(workdir_path, PackedWorkdir) else None
         if provision_at_init:
             self._io.begin(self._open_quietly)

@@ -6,7 +6,7 @@
         def __init__(self, num_servers: int = 4, **kwargs):
             super().__init__(WORKDIR, LocalProvisioner(WORKDIR, num_servers), **kwargs)
 
-Here it stands for the folder itself. A bundle of the class contains the folder's files, as they are when the bundle is
+Where it is made, it is the folder itself. A bundle of the class contains the folder's files, as they are when it is
 made; where the bundle is opened, they are unpacked into a temporary folder until the environment is shut down.
 """
 
@@ -87,8 +87,14 @@ def ignored_names(folder: str, names: list[str]) -> set[str]:
 
 
 def copy_workdir(source: Path, target: Path) -> None:
-    """Copy a workdir without what is ignored."""
+    """Copy a workdir without what is ignored. Links that lead out of it lead to the same place from the copy."""
     shutil.copytree(source, target, symlinks=True, ignore=ignored_names)
+    for place, folders, files in os.walk(target):
+        for link in (Path(place, name) for name in (*folders, *files) if os.path.islink(os.path.join(place, name))):
+            leads_to = Path(os.path.realpath(source / link.relative_to(target)))
+            if not os.path.isabs(os.readlink(link)) and not leads_to.is_relative_to(source.resolve()):
+                link.unlink()
+                link.symlink_to(leads_to)
 
 
 def _has_content(path: Path) -> bool:
@@ -98,7 +104,8 @@ def _has_content(path: Path) -> bool:
 def pack(folder: Path) -> bytes:
     """A folder as a zip archive, with the modes of its files."""
     packed = io.BytesIO()
-    with zipfile.ZipFile(packed, "w", zipfile.ZIP_DEFLATED) as archive:
+    # Some package managers date all files 1970, which is earlier than a zip archive can say.
+    with zipfile.ZipFile(packed, "w", zipfile.ZIP_DEFLATED, strict_timestamps=False) as archive:
         for path, folders, files in os.walk(folder):
             skipped = ignored_names(path, folders + files)
             folders[:] = sorted(set(folders) - skipped)

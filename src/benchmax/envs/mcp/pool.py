@@ -135,7 +135,7 @@ class ServerPool:
         if not agent.hello.get("boundary", True) and not self._warned:
             self._warned = True
             logger.warning(
-                "MCP servers run without a boundary (%s). `benchmax doctor` says what to do.", agent.hello["sandbox"]
+                "MCP servers run without a boundary (%s). Run `benchmax doctor` for advice.", agent.hello["sandbox"]
             )
         self._failure = None
         self._share_out()

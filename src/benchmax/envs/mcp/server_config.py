@@ -70,7 +70,9 @@ class ServerSpec:
             own = part == "command" or (shell and part == "args")
             return text if own else self._expanded(part, text, variables)
 
-        return self._rewritten(rewrite)
+        expanded = self._rewritten(rewrite)
+        _check_url(f"MCP server {self.name!r}", expanded.url)
+        return expanded
 
     def _rewritten(self, rewrite: Callable[[str, str], str]) -> ServerSpec:
         """A copy with every text rewritten; `rewrite` gets the part's name and the text."""
@@ -131,8 +133,8 @@ def _parse_server(name: Any, raw: Any, source: str) -> ServerSpec:
                 f"{where} has the {key} {raw[key]!r}, which is not supported. "
                 "Give the url at which it speaks streamable HTTP (often /mcp in place of /sse), or a command."
             )
-    if url is not None and not re.fullmatch(r"https?://\S+", _PLACEHOLDER.sub("0", url)):
-        raise EnvDefinitionError(f"{where}: url {url!r} does not begin with http:// or https://. Correct it.")
+    if url is None or not _VARIABLE.match(url):  # else it is checked when the variable is known
+        _check_url(where, url)
     spec = ServerSpec(
         name, command or None, _texts(where, "args", raw.get("args")), _pairs(where, "env", raw.get("env")), url,
         _pairs(where, "headers", raw.get("headers")), _fork(where, raw), _seconds(where, raw), _memory(where, raw),
@@ -140,6 +142,11 @@ def _parse_server(name: Any, raw: Any, source: str) -> ServerSpec:
     )  # fmt: skip
     _check_placeholders(where, spec)
     return spec
+
+
+def _check_url(where: str, url: str | None) -> None:
+    if url is not None and not re.fullmatch(r"https?://\S+", _PLACEHOLDER.sub("0", url)):
+        raise EnvDefinitionError(f"{where}: url {url!r} does not begin with http:// or https://. Correct it.")
 
 
 def _fork(where: str, raw: Mapping[str, Any]) -> bool:
@@ -180,12 +187,14 @@ def _read(where: str, raw: Mapping[str, Any]) -> tuple[str, ...]:
 
 
 def _network(where: str, raw: Mapping[str, Any]) -> Network:
-    network = {True: "host", False: "none", None: "host"}.get(raw.get("network"), raw.get("network"))
-    if network not in ("host", "none"):
+    network = raw.get("network")
+    if network is None or network is True or network == "host":
+        return "host"
+    if network is not False and network != "none":
         raise EnvDefinitionError(f"{where}: network must be host or none, not {network!r}. Correct it.")
-    if network == "none" and not raw.get("command"):
+    if not raw.get("command"):
         raise EnvDefinitionError(f"{where}: network is for servers that are started here. Remove it.")
-    return "none" if network == "none" else "host"
+    return "none"
 
 
 def memory_bytes(text: Any) -> int:
@@ -238,3 +247,5 @@ def _check_placeholders(where: str, spec: ServerSpec) -> None:
         return text
 
     spec._rewritten(check)
+    if wrong := [name for name in spec.env if not name or "=" in name or "\0" in name]:
+        raise EnvDefinitionError(f"{where}: {wrong[0]!r} is no name of a variable. Correct it under env.")

@@ -31,7 +31,7 @@ PRIVATE_NAMES = (REWARD_FILE, SETUP_FILE, *CONFIG_NAMES)
 
 
 class MissingFile(NotFoundError, FileNotFoundError):
-    """A file that a workdir needs is missing."""
+    """A file that a workdir needs, or that a workspace is asked for, is missing."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -20,8 +20,6 @@ WORKER = "benchmax.bundle.environment_process"
 """The module a child runs; known here only by name, because it is on a layer above this one."""
 _WIRE_FD = 3
 """The socket's descriptor in a sandbox."""
-SANDBOXED = "BENCHMAX_SANDBOXED"
-"""Set in a sandboxed process, so that what it starts need not warn that it has no boundary of its own."""
 _NOT_IN_SANDBOX = ("HOME", "USER", "LOGNAME")
 """Variables that name what a sandbox does not have."""
 
@@ -53,7 +51,7 @@ class Child(Protocol):
 
 
 class PlainChild:
-    """A process that goes under a guard (`guard`), which ends it and all it started."""
+    """A process that goes under a guard (see `reaper`), which ends it and all it started."""
 
     def __init__(self, launch: Launch) -> None:
         self._loop = asyncio.get_running_loop()
@@ -98,7 +96,6 @@ async def start_sandboxed(sandbox: Sandbox, launch: Launch, given: ProcessLimits
     if os.geteuid() == 0:
         os.chown(launch.folder, sandbox.user, sandbox.user)
     variables = {name: value for name, value in launch.variables.items() if name not in _NOT_IN_SANDBOX}
-    variables[SANDBOXED] = "1"
     call = Call(
         argv=[launch.python, "-P", "-m", launch.module, str(_WIRE_FD), "confined"],
         env=variables,

@@ -56,8 +56,8 @@ class Confinement:
 def code_paths(python: str) -> tuple[str, ...]:
     """What a sandboxed process imports: benchmax and its packages, which are lent to venvs, and its interpreter's own.
 
-    The interpreter is not asked: one with packages of others would run their code outside of the sandbox. What a
-    virtual environment says of itself is not believed, either.
+    The interpreter is not run to find out: with untrusted packages it would run their code outside the sandbox. What a
+    virtual environment's files claim is not trusted either.
     """
     lent = (str(Path(benchmax.__file__).parents[1]), sys.prefix, sys.base_prefix, *package_folders())
     path = Path(shutil.which(python) or python).absolute()

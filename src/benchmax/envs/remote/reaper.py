@@ -4,7 +4,7 @@
                  ▲                            │
                  └──── whoever loses its parent
 
-A process can leave its session, clear its variables and lower its limits, so that nothing tells where it came from. But
+A process can leave its session, clear its variables and lower its limits, so that nothing shows where it came from. But
 on Linux one that loses its parent becomes the child of the nearest ancestor that asked for it. The guard asks, and
 when the process ends, or the starter does, it kills its children until there are none.
 

@@ -90,8 +90,10 @@ def _begin(order: dict[str, Any], fds: list[int], parent: int) -> dict[str, Any]
         os.chdir(task["cwd"] or workspace)
         line.close()
     except BaseException as error:
-        line.send(json.dumps({"failed": f"{type(error).__name__}: {error}"}).encode())
-        os._exit(_NOT_RUN)
+        try:
+            line.send(json.dumps({"failed": f"{type(error).__name__}: {error}"}).encode())
+        finally:  # a process that returned from here would be a second server
+            os._exit(_NOT_RUN)
     if order["fork"] != "loaded":
         _run(task)
     return task
@@ -199,12 +201,17 @@ def _limit(given: dict[str, Any], counted: bool) -> None:
 
 
 def _run(task: dict[str, Any]) -> None:
-    if task["code"] is not None:
-        script.run(task["code"], task["argv"], task["env"])
-    for number in (signal.SIGPIPE, signal.SIGXFSZ):  # which Python ignores, and other programs do not
-        signal.signal(number, signal.SIG_DFL)
+    """Never returns."""
+    name = script.NAME if task["code"] is not None else task["argv"][0]
     try:
-        os.execvpe(task["argv"][0], task["argv"], task["env"])
+        if task["code"] is not None:
+            script.run(task["code"], task["argv"], task["env"])
+        for number in (signal.SIGPIPE, signal.SIGXFSZ):  # which Python ignores, and other programs do not
+            signal.signal(number, signal.SIG_DFL)
+        os.execvpe(name, task["argv"], task["env"])
     except OSError as error:
-        os.write(2, f"cannot run {task['argv'][0]!r}: {error.strerror}\n".encode())
-    os._exit(_NOT_RUN)
+        os.write(2, f"cannot run {name!r}: {error.strerror}\n".encode())
+    except ValueError as error:  # an argument or a variable that no program can be given
+        os.write(2, f"cannot run {name!r}: {error}\n".encode("utf-8", "backslashreplace"))
+    finally:
+        os._exit(_NOT_RUN)

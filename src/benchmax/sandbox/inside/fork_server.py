@@ -13,7 +13,7 @@
                       {"failed": 7, "reason": "…"}
 
 One packet is one message. The server is pid 1 of a pid namespace that holds all calls: when it ends, they do. It never
-reads what a call runs, and a call cannot reach it: its socket is closed, its process not to be seen.
+reads what a call runs, and a call cannot reach it: its socket is closed and its process invisible.
 """
 
 from __future__ import annotations
@@ -27,6 +27,7 @@ import select
 import socket
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Any
 
 from . import call_process, call_tags, kernel, seccomp, zygote
@@ -123,7 +124,8 @@ class Server:
         if "kill" in message and call is not None:
             self._end(call, message["by"])
         elif call is not None and call.pid and call.status is None:
-            os.kill(call.pid, message["as"])  # its first process, which is this one's child until it is reaped
+            with suppress(OSError):  # its first process may have ended, and the zygote have reaped it
+                os.kill(call.pid, message["as"])
 
     # The zygote
 

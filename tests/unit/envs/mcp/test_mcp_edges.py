@@ -6,23 +6,32 @@ import asyncio
 import json
 import os
 import socket
+import sys
 import threading
-from contextlib import suppress
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager, suppress
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
-from aiohttp import web
+from aiohttp import ClientTimeout, web
 
+from benchmax.envs.mcp.agent.reward_runner import RewardRunner
 from benchmax.envs.mcp.agent.reward_worker import Channel
-from benchmax.envs.mcp.agent.rollout_dirs import RolloutDirs
+from benchmax.envs.mcp.agent.rollout_dirs import RolloutDirs, make_rollouts_dir
 from benchmax.envs.mcp.agent.workspace_files import Upload
 from benchmax.envs.mcp.client.http_session import HttpSession
-from benchmax.envs.mcp.client.mcp_session import RpcError
+from benchmax.envs.mcp.client.mcp_session import NoAnswer, RpcError
 from benchmax.envs.mcp.client.stdio_session import StdioSession
 from benchmax.envs.mcp.fork.server_sandbox import SandboxRules, ServerBox
-from benchmax.envs.mcp.provisioners import RayProvisioner
+from benchmax.envs.mcp.provisioners import LocalProvisioner, RayProvisioner
+from benchmax.envs.mcp.setup.install import install
+from benchmax.envs.mcp.workdir import read_workdir
 from benchmax.envs.remote.wire import MESSAGE_BYTES, Frames, next_frames, pack
-from benchmax.errors import EnvDefinitionError, UsageError
+from benchmax.errors import EnvDefinitionError, RewardError, SandboxError, UsageError
+from benchmax.net.ports import free_port
 
 DEMO = Path(__file__).parents[4] / "examples" / "mcp_demo"
 
@@ -132,6 +141,20 @@ async def test_nan_is_answered_at_once_for_no_server_could_read_it() -> None:
             os.close(fd)
 
 
+@asynccontextmanager
+async def serving(answer: Callable[[web.Request], Awaitable[web.StreamResponse]]) -> AsyncIterator[str]:
+    """The address of an HTTP server."""
+    app = web.Application()
+    app.router.add_post("/mcp", answer)
+    runner = web.AppRunner(app)
+    await runner.setup()
+    await web.TCPSite(runner, "127.0.0.1", 0).start()
+    try:
+        yield f"http://127.0.0.1:{runner.addresses[0][1]}/mcp"
+    finally:
+        await runner.cleanup()
+
+
 async def test_a_stream_of_events_in_pieces_of_every_size() -> None:
     long = "a" * 300_000
 
@@ -145,18 +168,132 @@ async def test_a_stream_of_events_in_pieces_of_every_size() -> None:
             await response.write(events[at : at + 1_009])
         return response
 
-    app = web.Application()
-    app.router.add_post("/mcp", answer)
-    runner = web.AppRunner(app)
-    await runner.setup()
-    await web.TCPSite(runner, "127.0.0.1", 0).start()
-    session = HttpSession("long", f"http://127.0.0.1:{runner.addresses[0][1]}/mcp", {})
-    try:
+    async with serving(answer) as url:
+        session = HttpSession("long", url, {})
         result = await session.request("tools/call", {}, 60.0)
         assert result["content"][0]["text"] == long
-    finally:
         await session.close()
-        await runner.cleanup()
+
+
+async def test_requests_of_a_server_in_its_stream_are_answered() -> None:
+    replies: asyncio.Queue[dict[str, Any]] = asyncio.Queue()
+
+    async def answer(request: web.Request) -> web.StreamResponse:
+        message = await request.json()
+        if "method" not in message:
+            replies.put_nowait(message)
+            return web.Response(status=202)
+        response = web.StreamResponse(headers={"Content-Type": "text/event-stream"})
+        await response.prepare(request)
+        for number, method in enumerate(("ping", "sampling/createMessage")):
+            asked = json.dumps({"jsonrpc": "2.0", "id": f"s{number}", "method": method})
+            await response.write(f"data: {asked}\n\n".encode())
+        got = [await replies.get() for _ in range(2)]
+        said = json.dumps({"jsonrpc": "2.0", "id": message["id"], "result": {"got": got}})
+        await response.write(f"data: {said}\n\n".encode())
+        return response
+
+    async with serving(answer) as url:
+        session = HttpSession("asks", url, {})
+        ping, sampling = (await session.request("tools/call", {}, 10.0))["got"]
+        await session.close()
+    assert ping == {"jsonrpc": "2.0", "id": "s0", "result": {}}
+    assert (sampling["id"], sampling["error"]["code"]) == ("s1", -32601)
+
+
+async def test_a_request_over_http_may_take_as_long_as_it_is_given(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("aiohttp.client.DEFAULT_TIMEOUT", ClientTimeout(total=0.05))  # as five minutes are
+
+    async def answer(request: web.Request) -> web.Response:
+        await asyncio.sleep(0.3)
+        return web.json_response({"jsonrpc": "2.0", "id": 1, "result": {"slow": True}})
+
+    async with serving(answer) as url:
+        session = HttpSession("slow", url, {})
+        assert await session.request("tools/call", {}, 60.0) == {"slow": True}
+        await session.close()
+
+
+async def test_a_server_that_cannot_be_reached_is_reported_with_the_reason() -> None:
+    session = HttpSession("gone", f"http://127.0.0.1:{free_port()}/mcp", {})
+    with pytest.raises(NoAnswer, match=r"within 0.2 s: Cannot connect.*Connect call failed"):
+        await session.open(0.2)
+    await session.close()
+
+
+# What an agent finds
+
+
+def test_an_agent_starts_where_another_was_killed(tmp_path: Path) -> None:
+    left = RolloutDirs.make(make_rollouts_dir(tmp_path, tmp_path / "workdir"))
+    assert make_rollouts_dir(tmp_path, tmp_path / "workdir") == left.own.parent
+    assert not left.own.exists()
+
+
+async def test_an_agent_starts_in_a_temporary_folder_with_a_long_path(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    long = tmp_path / ("folder" * 20)
+    long.mkdir()
+    monkeypatch.setattr("tempfile.tempdir", str(long))
+    provisioner = LocalProvisioner(DEMO)
+    try:
+        (address,) = await provisioner.provision_servers("0123456789abcdef")
+        assert address.startswith("127.0.0.1:")
+    finally:
+        await provisioner.teardown()
+
+
+async def test_an_agent_starts_where_python_itself_prints_something(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "sitecustomize.py").write_text("print('Welcome!', flush=True)")
+    monkeypatch.setenv("PYTHONPATH", f"{tmp_path}:{os.environ.get('PYTHONPATH', '')}")
+    provisioner = LocalProvisioner(DEMO)
+    try:
+        assert len(await provisioner.provision_servers("0123456789abcdef")) == 1
+    finally:
+        await provisioner.teardown()
+
+
+async def test_an_agent_that_ends_at_once_is_reported_with_what_it_printed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    program = "import os, sys; print('a broken installation', file=sys.stderr); os._exit(3)"
+    (tmp_path / "sitecustomize.py").write_text(program)
+    monkeypatch.setenv("PYTHONPATH", f"{tmp_path}:{os.environ.get('PYTHONPATH', '')}")
+    monkeypatch.setattr("benchmax.envs.mcp.provisioners.agent_process.threading.Thread.start", _started_late)
+    with pytest.raises(EnvDefinitionError, match="a broken installation"):
+        await LocalProvisioner(DEMO).provision_servers("0123456789abcdef")
+
+
+def _started_late(thread: threading.Thread, start: Callable[[threading.Thread], None] = threading.Thread.start) -> None:
+    time.sleep(0.5)  # so that the agent has ended before it is sent anything
+    start(thread)
+
+
+async def test_without_bash_setup_sh_fails_with_advice(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "mcp_config.yaml").write_text("mcpServers: {a: {command: x}}")
+    (tmp_path / "setup.sh").write_text("touch made")
+    monkeypatch.setenv("PATH", "/nowhere")
+    with pytest.raises(EnvDefinitionError, match="needs bash"):
+        await install(read_workdir(tmp_path), tmp_path / "root")
+
+
+# Rewards
+
+
+async def test_a_reward_process_that_is_lost_is_reported_with_the_reason(tmp_path: Path) -> None:
+    runner = RewardRunner(tmp_path / "reward_fn.py", rules(), sys.executable, os.environ["PATH"], tmp_path)
+    loop = asyncio.get_running_loop()
+    ended, closed = loop.create_future(), loop.create_future()
+    ended.set_exception(SandboxError("The sandbox's server ended, and the call with it. Try again."))
+    closed.set_result(None)
+    child: Any = SimpleNamespace(ended=ended)
+    connection: Any = SimpleNamespace(outcome=loop.create_future(), closed=closed)
+    tail: Any = SimpleNamespace(lines=[], closed=closed)
+    with pytest.raises(RewardError, match=r"is lost. The sandbox's server ended"):
+        await runner._wait(child, connection, tail, 5.0)
 
 
 # The sandbox of servers

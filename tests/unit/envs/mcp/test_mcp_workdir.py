@@ -11,6 +11,7 @@ import pytest
 
 from benchmax.envs.mcp.agent.auth import _is_own_host
 from benchmax.envs.mcp.agent.reward_worker import load_rewards, score
+from benchmax.envs.mcp.agent.server_launcher import _resolved
 from benchmax.envs.mcp.client.content import as_tool_result
 from benchmax.envs.mcp.client.reward_client import CallResult, TextContent
 from benchmax.envs.mcp.env import ParallelMcpEnv
@@ -19,7 +20,7 @@ from benchmax.envs.mcp.fork.python_program import PythonProgram, python_program
 from benchmax.envs.mcp.fork.read_rules import _without
 from benchmax.envs.mcp.packed_workdir import ignored_names
 from benchmax.envs.mcp.provisioners import LocalProvisioner, ManualProvisioner
-from benchmax.envs.mcp.server_config import memory_bytes, parse_config
+from benchmax.envs.mcp.server_config import ServerSpec, memory_bytes, parse_config
 from benchmax.envs.mcp.workdir import check_workdir, read_workdir, write_workdir
 from benchmax.errors import EnvDefinitionError
 from mcp_world import make_workdir
@@ -56,6 +57,19 @@ def test_holes_are_filled(monkeypatch: pytest.MonkeyPatch) -> None:
         spec.with_variables({})
 
 
+def test_a_url_may_be_a_variable_and_is_checked_when_it_is_known() -> None:
+    (spec,) = parse_config({"mcpServers": {"a": {"url": "${BASE}/mcp"}}}, "config")
+    assert spec.with_variables({"BASE": "https://h"}).url == "https://h/mcp"
+    with pytest.raises(EnvDefinitionError, match=r"'h/mcp' does not begin with http://"):
+        spec.with_variables({"BASE": "h"})
+
+
+def test_a_command_with_its_arguments_is_refused_with_advice(tmp_path: Path) -> None:
+    spec = ServerSpec("a", "python server.py")
+    with pytest.raises(EnvDefinitionError, match="arguments into args"):
+        _resolved(spec, tmp_path, os.environ["PATH"])
+
+
 @pytest.mark.parametrize(
     ("config", "said"),
     [
@@ -78,6 +92,9 @@ def test_holes_are_filled(monkeypatch: pytest.MonkeyPatch) -> None:
         ({"mcpServers": {"a": {"command": "x", "memory": 512}}}, "512MB"),
         ({"mcpServers": {"a": {"command": "x", "memory": "0MB"}}}, "its unit"),
         ({"mcpServers": {"a": {"url": "http://x/mcp", "memory": "1GB"}}}, "started here"),
+        ({"mcpServers": {"a": {"command": "x", "network": ["none"]}}}, "host or none"),
+        ({"mcpServers": {"a": {"url": "http://x/mcp", "network": False}}}, "started here"),
+        ({"mcpServers": {"a": {"command": "x", "env": {"A=B": "1"}}}}, "no name of a variable"),
     ],
 )
 def test_a_wrong_configuration_is_told(config: object, said: str) -> None:
@@ -152,7 +169,10 @@ def test_provisioners_check_what_they_are_given(tmp_path: Path) -> None:
     workdir = make_workdir(tmp_path)
     with pytest.raises(ValueError, match="at least one address"):
         ManualProvisioner([])
-    for wrong in ({"num_servers": 0}, {"base_port": 80}, {"base_port": 65535, "num_servers": 2}):
+    with pytest.raises(ValueError, match=r"is a URL\. Give host:port"):
+        ManualProvisioner(["10.0.0.5:8080", "http://10.0.0.6:8080"])
+    assert ManualProvisioner("10.0.0.5:8080").num_servers == 1
+    for wrong in ({"num_servers": 0}, {"spares": -1}, {"base_port": 80}, {"base_port": 65535, "num_servers": 2}):
         with pytest.raises(ValueError, match=r"Give more|Choose another"):
             LocalProvisioner(workdir, **wrong)
     with pytest.raises(FileNotFoundError, match="mcp_config"):

@@ -24,8 +24,10 @@ from benchmax import limits
 from benchmax.envs.mcp.agent.auth import bearer_token, error_response
 from benchmax.envs.mcp.agent.lease_pool import Lease
 from benchmax.envs.mcp.agent.node import Node
+from benchmax.envs.mcp.agent.workspace_files import FileTooLarge
 from benchmax.envs.mcp.client.mcp_session import HANDSHAKE, MODERN, RpcError
 from benchmax.envs.mcp.frame_socket import CHUNK_BYTES
+from benchmax.envs.mcp.workdir import MissingFile
 from benchmax.errors import BenchmaxError, McpError, ToolError, UsageError
 
 INVALID_REQUEST, UNKNOWN_METHOD, INVALID_PARAMS = -32600, -32601, -32602
@@ -80,7 +82,7 @@ class HttpRoutes:
                     file.finish()
                 stored.append(name)
         except ValueError as error:
-            status = 413 if "bytes" in str(error) else 400
+            status = 413 if isinstance(error, FileTooLarge) else 400
             return error_response(status, "invalid_request", str(error))
         if not stored:
             return error_response(400, "missing_fields", "There is no file in the request.")
@@ -93,9 +95,7 @@ class HttpRoutes:
             return error_response(400, "missing_fields", "Name the file: ?file_path=…")
         try:
             data, size = await asyncio.to_thread(self._node.read, lease.token, path, 0)
-        except UsageError as error:
-            return error_response(400, "invalid_request", str(error))
-        except FileNotFoundError as error:
+        except MissingFile as error:
             return error_response(404, "not_found", str(error))
         response = web.StreamResponse(headers={"Content-Type": "application/octet-stream"})
         response.content_length = size

@@ -45,6 +45,8 @@ class Lease:
     clean: bool = True
     """Whether nothing has been changed yet, so that fresh servers can replace these."""
     on_lost: Callable[[str, str], None] | None = None
+    replacing: asyncio.Lock = field(default_factory=asyncio.Lock)
+    """Held while lost servers are replaced."""
 
 
 @dataclass(eq=False, slots=True)
@@ -121,15 +123,16 @@ class LeasePool:
     async def call(self, token: str, name: str, arguments: Mapping[str, Any], seconds: float) -> dict[str, Any]:
         """Call a tool. When its server dies, a repeatable call of a clean lease is repeated once on fresh servers."""
         lease, began = self.lease(token), monotonic()
-        tool = lease.servers.tool(name)
+        servers = lease.servers
+        tool = servers.tool(name)
         try:
             try:
-                return await lease.servers.call(name, arguments, seconds)
+                return await servers.call(name, arguments, seconds)
             except McpError:
-                if not (lease.servers.lost.done() and lease.clean and tool.repeatable and token in self._leases):
+                if not (servers.lost.done() and lease.clean and tool.repeatable and token in self._leases):
                     raise
                 self.metrics.retries += 1
-                await self.reset(token)
+                await self._replace(lease, servers)
                 return await lease.servers.call(name, arguments, seconds)
         except (McpError, ToolError):
             self.metrics.failures += 1
@@ -137,6 +140,12 @@ class LeasePool:
         finally:
             lease.clean &= tool.read_only
             self.metrics.call.add(monotonic() - began)
+
+    async def _replace(self, lease: Lease, lost: ServerSet) -> None:
+        """Replace a lease's lost servers once, however many calls lost them."""
+        async with lease.replacing:
+            if lease.servers is lost:
+                await self.reset(lease.token)
 
     async def tools(self, seconds: float) -> dict[str, Tool]:
         """The tools of the servers; starts a set if none has been started yet."""

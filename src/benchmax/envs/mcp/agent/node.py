@@ -22,9 +22,9 @@ from benchmax.envs.mcp.fork.server_sandbox import SandboxRules
 from benchmax.envs.mcp.frame_socket import CHUNK_BYTES
 from benchmax.envs.mcp.setup.install import Installed
 from benchmax.envs.mcp.workdir import PRIVATE_NAMES, Workdir
-from benchmax.envs.remote.child import SANDBOXED
 from benchmax.errors import McpError, RewardError
 from benchmax.sandbox import Capabilities
+from benchmax.sandbox.connection import SANDBOXED
 
 ASKABLE = frozenset({"resources/list", "resources/read", "resources/templates/list", "prompts/list", "prompts/get"})
 """Methods that clients may call on servers, in addition to tools."""

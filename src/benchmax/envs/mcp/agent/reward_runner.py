@@ -82,8 +82,11 @@ class RewardRunner:
         if not child.ended.done():
             raise RewardError(f"The reward functions took longer than {seconds:g} s. Make them faster.")
         await asyncio.wait([tail.closed], timeout=0.5)
-        lines, status = "\n".join(tail.lines), Ended.of(child.ended).exit
-        raise RewardError(f"The reward functions ended their process (status {status}). {lines}".strip())
+        ended = Ended.of(child.ended)
+        if ended.failure is not None:
+            raise RewardError(f"The process of the reward functions is lost. {ended.failure}")
+        lines = "\n".join(tail.lines)
+        raise RewardError(f"The reward functions ended their process (status {ended.exit}). {lines}".strip())
 
     async def _ready_box(self) -> ServerBox:
         if self._box is None:
@@ -96,8 +99,12 @@ class RewardRunner:
             )
         try:
             await asyncio.wait_for(self._box.forking(), START_SECONDS)
-        except (TimeoutError, McpError):
-            raise RewardError("The process for rewards cannot be started. Check what reward_fn.py imports.") from None
+        except TimeoutError:
+            raise RewardError(
+                f"The process for rewards is not ready after {START_SECONDS:g} s. Check what reward_fn.py imports."
+            ) from None
+        except McpError as error:
+            raise RewardError(f"The process for rewards cannot be started. {error}") from None
         return self._box
 
     async def close(self) -> None:

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from benchmax.envs.mcp.workdir import open_to_servers
+from benchmax.files.temp_dirs import remove_tree
 from benchmax.sandbox.inside.guards import FIRST_UID, NOBODY
 
 DIR_VARIABLES = ("HOME", "TMPDIR", "PWD")
@@ -15,8 +16,10 @@ DIR_VARIABLES = ("HOME", "TMPDIR", "PWD")
 
 
 def make_rollouts_dir(root: Path, workdir: Path) -> Path:
-    """The folder of all rollouts. As root, servers of another user get to it, and read the agent's own workdir."""
+    """The folder of all rollouts. As root, the servers' user may enter it, and read the agent's copy of the workdir."""
     rollouts = root / "rollouts"
+    if rollouts.exists():
+        remove_tree(rollouts)  # an agent that was killed here left it
     rollouts.mkdir(mode=0o700)
     if os.geteuid() == 0:
         for folder in (root, rollouts):
@@ -55,14 +58,14 @@ class RolloutDirs:
         return dirs
 
     def give_to(self, user: int) -> None:
-        """For root: servers have another user, and sandboxes of rewards a root without rights; both write here."""
+        """As root: servers run as another user, and rewards as a root without capabilities; both write here."""
         if os.geteuid() == 0:
             for each in (self.own, *self.own.iterdir()):
                 os.chown(each, user, 0)
                 each.chmod(0o770)
 
     def open_up(self) -> None:
-        """For a process that imports before its user is known; nobody else gets to `own`."""
+        """Let any user in, for a process that imports packages before its user is known; others cannot reach `own`."""
         for each in (self.own, *self.own.iterdir()):
             each.chmod(0o777)
 

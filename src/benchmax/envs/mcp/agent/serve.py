@@ -8,7 +8,7 @@ option the agent ends when its standard input does, so that it never outlives th
 When the agent can serve, it prints one line, `{"ready": {"address": …, …}}`; when it cannot, `{"failed": "why"}`. With
 --setup-for, it prints `{"setup": "begins", …}` and `{"setup": "ends", …}` before, if setup.sh runs.
 
-connection.py says how clients speak to it, http_routes.py what else it answers over HTTP.
+connection.py describes the protocol of its clients, http_routes.py what else it answers over HTTP.
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ async def _listen(app: web.Application, listen: str) -> tuple[web.AppRunner, str
 
 
 async def serve(options: argparse.Namespace, secret: str, root: Path) -> None:
-    """Run the agent until it is told to stop."""
+    """Run the agent until a signal, or the end of its standard input, stops it."""
     stop = asyncio.Event()
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
@@ -115,7 +115,7 @@ def _setup_cache(options: argparse.Namespace, workdir: Workdir) -> SetupCache | 
 
 
 async def _unless(stop: asyncio.Event, work: Coroutine[Any, Any, T]) -> T | None:
-    """The result of the work, or None when the agent is told to stop before."""
+    """The result of the work, or None when the agent is stopped before."""
     working, stopping = asyncio.ensure_future(work), asyncio.ensure_future(stop.wait())
     await asyncio.wait([working, stopping], return_when=asyncio.FIRST_COMPLETED)
     stopping.cancel()
@@ -168,6 +168,7 @@ def _secret(options: argparse.Namespace) -> str:
     given = os.environ.pop(SECRET_VARIABLE, "")
     if options.end_with_stdin:
         given = _first_line(0)
+    given = given.strip()  # of the newline of a file, which no header can contain
     if len(given) < MIN_SECRET_CHARS:
         raise UsageError(f"The agent needs a secret of at least {MIN_SECRET_CHARS} characters. Set {SECRET_VARIABLE}.")
     return given

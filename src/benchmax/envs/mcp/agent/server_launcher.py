@@ -310,7 +310,7 @@ def _limits(spec: ServerSpec, port: int | None) -> Limits:
 
 
 def _over(limit: str, spec: ServerSpec) -> str:
-    """How a server was ended that took too much."""
+    """How a server that exceeded a limit was ended."""
     if limit == "memory":
         most = spec.memory or readable_bytes(limits.MCP_MEMORY_BYTES)
         return f"used more than {most} of memory and was killed; raise `memory` if it needs more"
@@ -341,7 +341,8 @@ def _resolved(spec: ServerSpec, workdir: Path, path: str) -> ServerSpec:
     if "/" in command and not command.startswith("/"):
         command = str(workdir / command)
     if "${{" not in command and not os.path.isabs(command) and shutil.which(command, path=path) is None:
-        raise EnvDefinitionError(f"MCP server {spec.name!r}: there is no command {command!r}. Install it in setup.sh.")
+        advice = "Put its arguments into args." if " " in command else "Install it in setup.sh."
+        raise EnvDefinitionError(f"MCP server {spec.name!r}: there is no command {command!r}. {advice}")
     _check_script(spec.name, command, args, workdir)
     return replace(spec, command=command, args=args)
 

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import BinaryIO
 
 from benchmax import limits
+from benchmax.envs.mcp.workdir import MissingFile
 from benchmax.errors import UsageError
 from benchmax.files.links import FOLDER, open_plain
 
@@ -61,10 +62,14 @@ def _made(part: str, folder: int) -> bool:
 
 
 def _give_away(fd: int, folder: int) -> None:
-    """For root: what is written belongs to the user whose folder it is in, as the servers run as that one."""
+    """As root: what is written belongs to the owner of its folder, as the servers run as that user."""
     if os.geteuid() == 0:
         owner = os.fstat(folder)
         os.fchown(fd, owner.st_uid, owner.st_gid)
+
+
+class FileTooLarge(UsageError):
+    """A file has more bytes than a workspace takes."""
 
 
 class Upload:
@@ -92,7 +97,7 @@ class Upload:
                 raise UsageError("The upload was cancelled. Begin it again.")
             self._size += len(data)
             if self._size > limits.MCP_FILE_BYTES:
-                raise UsageError(f"A file may have {limits.MCP_FILE_BYTES:,} bytes; this one has more. Split it.")
+                raise FileTooLarge(f"A file may have {limits.MCP_FILE_BYTES:,} bytes; this one has more. Split it.")
             view = memoryview(data)
             while view:
                 view = view[os.write(self._file, view) :]
@@ -136,7 +141,7 @@ def open_download(workspace: Path, path: str) -> BinaryIO:
     try:
         file = open_plain(workspace, Path(*parts))
     except OSError:
-        raise FileNotFoundError(
+        raise MissingFile(
             f"There is no file {path!r} in the workspace, or it is not a regular one. Check it."
         ) from None
     size = os.fstat(file.fileno()).st_size

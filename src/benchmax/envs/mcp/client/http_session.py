@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import json
 from collections.abc import AsyncIterator, Mapping
 from typing import Any
 from urllib.parse import urljoin, urlsplit
@@ -18,6 +17,7 @@ from benchmax.envs.mcp.client.mcp_session import (
     NoAnswer,
     RpcError,
     as_json,
+    reply_to,
     result_of,
 )
 from benchmax.envs.mcp.client.stdio_messages import Unreadable, messages_in, number_of
@@ -25,6 +25,7 @@ from benchmax.errors import McpError
 from benchmax.net.sse import MEDIA_TYPE, read_events
 
 END_SECONDS = 2.0
+"""How long a server may take to accept an answer, or the end of a session."""
 MOST_REDIRECTS = 3
 RETRY_SECONDS = 0.05
 """The pause between two attempts to connect."""
@@ -40,20 +41,27 @@ class HttpSession(McpSession):
         self._url = url
         accept = {"Accept": f"application/json, {MEDIA_TYPE}", "Content-Type": "application/json"}
         self._headers = {**accept, **headers}
-        self._http = aiohttp.ClientSession(auto_decompress=True, cookie_jar=aiohttp.DummyCookieJar(), trust_env=False)
+        self._http = aiohttp.ClientSession(
+            cookie_jar=aiohttp.DummyCookieJar(),
+            timeout=aiohttp.ClientTimeout(total=None),  # each request has its own
+        )
 
     async def open(self, seconds: float) -> None:
+        failure = ""
         try:
             async with asyncio.timeout(seconds):
                 while True:
                     try:
                         return await super().open(seconds)
-                    except (ConnectionRefusedError, aiohttp.ClientConnectorError):
+                    except (ConnectionRefusedError, aiohttp.ClientConnectorError) as error:
+                        failure = f": {error}"
                         if self.lost is not None:
                             raise McpError(self.lost) from None
                         await asyncio.sleep(RETRY_SECONDS)
         except TimeoutError:
-            raise NoAnswer(f"MCP server {self.name!r} did not answer at {self._url} within {seconds:g} s.") from None
+            raise NoAnswer(
+                f"MCP server {self.name!r} did not answer at {self._url} within {seconds:g} s{failure}."
+            ) from None
 
     def _agreed(self, version: str) -> None:
         self._headers["MCP-Protocol-Version"] = version
@@ -130,12 +138,27 @@ class HttpSession(McpSession):
     async def _from_events(self, number: int, response: aiohttp.ClientResponse) -> dict[str, Any]:
         async for data in read_events(_chunks(response, self.name)):
             for message in _messages(data):
-                if number_of(message) == number and "method" not in message:
-                    return message
+                if "method" not in message:
+                    if number_of(message) == number:
+                        return message
+                elif "id" in message:
+                    await self._reply(message)
         raise McpError(f"MCP server {self.name!r} ended its answer early.")
 
+    async def _reply(self, request: Mapping[str, Any]) -> None:
+        """Answer a request of the server, which may wait for that before it continues."""
+        try:
+            async with asyncio.timeout(END_SECONDS):
+                await self._send(reply_to(request))
+        except (McpError, TimeoutError):  # one that needed the answer reports it
+            pass
+
     async def notify(self, method: str) -> None:
-        body = json.dumps({"jsonrpc": "2.0", "method": method}).encode()
+        await self._send({"jsonrpc": "2.0", "method": method})
+
+    async def _send(self, message: Mapping[str, Any]) -> None:
+        """Send a message that has no answer."""
+        body = as_json(message)
         try:
             async with self._http.post(self._url, data=body, headers=self._headers, allow_redirects=False):
                 pass

@@ -165,9 +165,7 @@ class McpSession(ABC):
             ) from None
         self._unanswered = 0
 
-    async def _call(
-        self, tool: str, arguments: Mapping[str, Any], seconds: float, as_task: bool = False
-    ) -> dict[str, Any]:
+    async def _call(self, tool: str, arguments: Mapping[str, Any], seconds: float, as_task: bool) -> dict[str, Any]:
         params: dict[str, Any] = {"name": tool, "arguments": dict(arguments)}
         if not as_task or self.modern:
             return await self.request("tools/call", params, seconds)
@@ -193,6 +191,14 @@ def as_json(message: Mapping[str, Any]) -> bytes:
         return json.dumps(message, separators=(",", ":"), allow_nan=False).encode()
     except ValueError:
         raise RpcError("The arguments contain NaN or an infinity, which is not JSON. Write a finite number.") from None
+
+
+def reply_to(request: Mapping[str, Any]) -> dict[str, Any]:
+    """The answer to a request of the server: only ping is supported."""
+    reply: dict[str, Any] = {"jsonrpc": "2.0", "id": request["id"]}
+    if request["method"] == "ping":
+        return {**reply, "result": {}}
+    return {**reply, "error": {"code": UNKNOWN_METHOD, "message": "not supported here"}}
 
 
 def result_of(name: str, message: Mapping[str, Any]) -> dict[str, Any]:

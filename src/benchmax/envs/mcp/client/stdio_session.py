@@ -8,7 +8,7 @@ from typing import Any
 
 from benchmax import limits
 from benchmax.cross_loop import settle
-from benchmax.envs.mcp.client.mcp_session import UNKNOWN_METHOD, McpSession, NoAnswer, as_json, result_of
+from benchmax.envs.mcp.client.mcp_session import McpSession, NoAnswer, as_json, reply_to, result_of
 from benchmax.envs.mcp.client.output_tail import LINE_BYTES, TokenBucket
 from benchmax.envs.mcp.client.stdio_messages import Unreadable, messages_in, number_of
 from benchmax.errors import McpError
@@ -138,14 +138,8 @@ class StdioSession(McpSession, asyncio.Protocol):
         return late
 
     def _answer(self, message: Mapping[str, Any]) -> None:
-        """Answer a request of the server: only ping is supported."""
-        reply: dict[str, Any] = {"jsonrpc": "2.0", "id": message["id"]}
-        if message["method"] == "ping":
-            reply["result"] = {}
-        else:
-            reply["error"] = {"code": UNKNOWN_METHOD, "message": "not supported here"}
         try:
-            self._send(reply)
+            self._send(reply_to(message))
         except McpError:
             pass
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import sys
 from collections.abc import Sequence
@@ -32,8 +33,7 @@ def python_program(command: str, args: Sequence[str], path: str) -> PythonProgra
     found = shutil.which(command, path=path)
     if found is None:
         return None
-    name = os.path.basename(command)
-    if name.startswith("python") and name[6:].replace(".", "").isdigit() | (name == "python"):
+    if re.fullmatch(r"python[0-9.]*", os.path.basename(command)):
         parts = split_command(args)
         return None if parts is None else PythonProgram(parts[0], parts[1], tuple(parts[2]), interpreter=found)
     words = shebang(found)  # of an installed script, such as `mcp-server-time`

@@ -202,7 +202,7 @@ def _program_of(spec: ServerSpec, path: str) -> Iterator[Path]:
 
 
 def _script(spec: ServerSpec) -> Path | None:
-    """The script that an interpreter is told to run, if its path is absolute."""
+    """The script that the command, an interpreter, runs, if its path is absolute."""
     if not os.path.basename(spec.command or "").startswith(_RUNS_SCRIPTS):
         return None
     words = [arg for arg in spec.args if not arg.startswith("-") and arg != "run"]

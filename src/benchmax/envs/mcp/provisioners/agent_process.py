@@ -9,6 +9,7 @@ import sys
 import threading
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -30,7 +31,7 @@ class AgentProcess:
     """
 
     def __init__(self) -> None:
-        self.root = make_owned_dir("benchmax-mcp-")  # short, as the path of a socket has to be
+        self.root = make_owned_dir("benchmax-mcp-")
         self._errors: deque[str] = deque(maxlen=20)
         self._process: subprocess.Popen[bytes] | None = None
 
@@ -48,10 +49,12 @@ class AgentProcess:
             [*command, "--root", str(self.root), "--end-with-stdin", *arguments],
             stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, start_new_session=True,
         )  # fmt: skip
-        threading.Thread(target=self._keep_errors, daemon=True).start()
+        self._reader = threading.Thread(target=self._keep_errors, daemon=True)
+        self._reader.start()
         assert self._process.stdin is not None
-        self._process.stdin.write(secret.encode() + b"\n")
-        self._process.stdin.flush()
+        with suppress(BrokenPipeError):  # it has ended already, as `wait_ready` reports
+            self._process.stdin.write(secret.encode() + b"\n")
+            self._process.stdin.flush()
 
     def wait_ready(self, on_setup: Callable[[Mapping[str, Any]], None] = lambda message: None) -> str:
         """The address at which the agent listens; EnvDefinitionError with its reason when it cannot start."""
@@ -60,6 +63,8 @@ class AgentProcess:
         if "ready" in message:
             return str(message["ready"]["address"])
         assert self._process is not None
+        if not message:
+            self._reader.join(STOP_SECONDS)  # what it printed last may not have been read yet
         why = message.get("failed") or "\n".join(self._errors) or f"exit code {self._process.wait()}"
         raise EnvDefinitionError(f"The MCP agent cannot start: {why}")
 
@@ -67,8 +72,10 @@ class AgentProcess:
         """The next line that the agent prints; empty when it has ended."""
         assert self._process is not None
         assert self._process.stdout is not None
-        line = self._process.stdout.readline()
-        return dict(json.loads(line)) if line.startswith(b"{") else {}
+        for line in self._process.stdout:
+            if line.startswith(b"{"):  # anything else was printed when Python started, by a sitecustomize for example
+                return dict(json.loads(line))
+        return {}
 
     def _keep_errors(self) -> None:
         assert self._process is not None
@@ -85,7 +92,8 @@ class AgentProcess:
         if (process := self._process) is not None:
             assert process.stdin is not None
             assert process.stdout is not None
-            process.stdin.close()
+            with suppress(BrokenPipeError):  # of a secret that it never read
+                process.stdin.close()
             try:
                 process.wait(STOP_SECONDS)
             except subprocess.TimeoutExpired:

@@ -18,15 +18,18 @@ from benchmax.errors import EnvDefinitionError
 
 logger = logging.getLogger(__name__)
 
+SOCKET_PATH_BYTES = 100
+"""The longest path that every system accepts for a Unix socket: macOS 103 bytes, Linux 107."""
+
 
 class LocalProvisioner(BaseProvisioner):
     """Runs the servers of a workdir here, up to `num_servers` rollouts at once.
 
     The workdir is copied; the copy is removed when the environment shuts down or this process ends. setup.sh runs in a
     second copy, which is kept: it runs once for its content, or again with `setup_again`. `on_setup` is called with a
-    message when it runs and when it is done; by default the message is logged. The agent listens on a private socket,
-    or with `base_port` on that port of 127.0.0.1. `server_memory`, such as "512MB", is the limit of servers whose
-    configuration has none.
+    message when it runs and when it is done; by default the message is logged. The agent listens on a private socket
+    (where its path would be too long for one, on a free port of 127.0.0.1), or with `base_port` on that port.
+    `server_memory`, such as "512MB", is the limit of servers whose configuration has none.
     """
 
     def __init__(
@@ -41,6 +44,8 @@ class LocalProvisioner(BaseProvisioner):
     ) -> None:
         if num_servers < 1:
             raise EnvDefinitionError(f"num_servers must be at least 1, not {num_servers}. Give more.")
+        if spares is not None and spares < 0:
+            raise EnvDefinitionError(f"spares must be at least 0, not {spares}. Give more.")
         if base_port is not None and not 1024 <= base_port <= 65536 - num_servers:
             raise EnvDefinitionError(
                 f"base_port must be from 1024 to {65536 - num_servers}, not {base_port}. Choose another."
@@ -81,13 +86,18 @@ class LocalProvisioner(BaseProvisioner):
         self._on_setup(_setup_message(self._workdir, message))
 
     def _arguments(self, agent: AgentProcess) -> list[str]:
-        listen = f"unix:{agent.root}/agent" if self._base_port is None else f"127.0.0.1:{self._base_port}"
-        arguments = [*self._agent_arguments, "--listen", listen]
+        arguments = [*self._agent_arguments, "--listen", self._address_for(agent)]
         if self._setup_again:
             arguments += ["--setup-again"]
         if self._spares is not None:
             arguments += ["--spares", str(self._spares)]
         return arguments
+
+    def _address_for(self, agent: AgentProcess) -> str:
+        if self._base_port is not None:
+            return f"127.0.0.1:{self._base_port}"
+        path = f"{agent.root}/agent"
+        return f"unix:{path}" if len(os.fsencode(path)) <= SOCKET_PATH_BYTES else "127.0.0.1:0"
 
     async def recover(self, address: str, api_secret: str) -> str | None:
         """Start another agent if this one has ended."""

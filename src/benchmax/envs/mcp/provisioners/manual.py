@@ -18,7 +18,9 @@ class ManualProvisioner(BaseProvisioner):
     def __init__(self, addresses: Sequence[str]) -> None:
         if not addresses:
             raise EnvDefinitionError("ManualProvisioner needs at least one address. Give host:port of a running agent.")
-        self._addresses = list(addresses)
+        self._addresses = [addresses] if isinstance(addresses, str) else list(addresses)
+        if wrong := [each for each in self._addresses if "://" in each]:
+            raise EnvDefinitionError(f"The address {wrong[0]!r} of an agent is a URL. Give host:port, or unix:/path.")
 
     @property
     def num_servers(self) -> int:

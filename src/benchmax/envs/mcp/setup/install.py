@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import shutil
 import sys
 import sysconfig
 from collections.abc import Callable
@@ -146,6 +147,8 @@ def _make_venv(folder: Path) -> None:
 
 
 async def _run(folder: Path, variables: dict[str, str], log: Path) -> None:
+    if shutil.which("bash") is None:
+        raise EnvDefinitionError("setup.sh needs bash, which is not on the PATH. Install it.")
     with log.open("wb") as output:  # a pipe would be held open by a service that the script started
         process = await asyncio.create_subprocess_exec(
             "bash", str(folder / SETUP_FILE), cwd=folder, env=variables, start_new_session=True,
