@@ -24,7 +24,7 @@ def _storable(value: dict[str, Any]) -> dict[str, Any]:
         raise ValueError(f"it is nested deeper than {limits.JSON_DEPTH} levels. Make it flatter.")
     text = json.dumps(value, ensure_ascii=False, allow_nan=False)
     text.encode()
-    if "\\u0000" in text:
+    if "\\u0000" in text.replace("\\\\", ""):  # after an escaped backslash, u0000 is plain text
         raise ValueError("zero bytes cannot be stored")
     return value
 
