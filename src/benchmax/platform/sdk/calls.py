@@ -90,6 +90,8 @@ def iterate_blocking(items: AsyncGenerator[T]) -> Generator[T]:
 
 # Reading answers
 
+FIT = "Check that client and server fit together."
+
 
 def as_is(found: Any) -> Any:
     return found
@@ -97,7 +99,7 @@ def as_is(found: Any) -> Any:
 
 def as_object(found: Any) -> Row:
     if not isinstance(found, dict):
-        raise TrainerError("The platform's answer is not an object. Check that client and server fit together.")
+        raise TrainerError(f"The platform's answer is not an object. {FIT}")
     return found
 
 
@@ -109,7 +111,7 @@ def rows_in(*envelopes: str) -> Callable[[Any], list[Row]]:
             if isinstance(found, dict) and isinstance(found.get(name), list):
                 found = found[name]
         if not isinstance(found, list):
-            raise TrainerError("The platform's answer is not a list. Check that client and server fit together.")
+            raise TrainerError(f"The platform's answer is not a list. {FIT}")
         return found
 
     return read

@@ -41,7 +41,7 @@ def base_url(given: str | None = None) -> str:
 
     A service elsewhere is only used when it was named.
     """
-    return given.rstrip("/") if given else named_url() or this_machine_url()
+    return config.web_address("base_url", given) if given else named_url() or this_machine_url()
 
 
 def named_url() -> str | None:
@@ -131,7 +131,7 @@ def _session_token(platform: str) -> str | None:
     path = credentials_path()
     kept = read_object(path)
     token = kept.get("access_token")
-    if not token or kept.get("url", config.hosted_url()) != platform:
+    if not token or str(kept.get("url") or config.hosted_url()).rstrip("/") != platform:
         return None
     if not _private(path):
         raise ConfigError(f"{path} can be read by others. Run `chmod 600 {path}`, or sign in again.")
@@ -146,7 +146,7 @@ def _exchanged(auth: str, session: str) -> str:
     answer = _request("GET", f"{auth}/api/auth/token", headers={"Authorization": f"Bearer {session}"})
     if answer.status_code != 200:
         raise AuthenticationError("Your sign-in has ended. Run `benchmax login` again.", 401)
-    bearer = str(_object(answer)["token"])
+    bearer = str(_object(answer, "token")["token"])
     _bearers[auth, session] = bearer, time.monotonic() + _BEARER_SECONDS
     return bearer
 
@@ -162,15 +162,17 @@ def login(
     platform = base_url(platform)
     auth = auth_base(platform)
     code = request_device_code(auth)
-    say(f"Open {code['verification_uri_complete']} and confirm the code {code['user_code']}.")
+    page = code.get("verification_uri_complete") or code["verification_uri"]  # the former is optional
+    say(f"Open {page} and confirm the code {code['user_code']}.")
     if open_page is not None and not config.setting("NO_BROWSER"):
-        open_page(code["verification_uri_complete"])
+        open_page(page)
     return keep_session(platform, poll_for_token(code, auth, sleep=sleep))
 
 
 def request_device_code(auth: str | None = None) -> dict[str, Any]:
     """Begin a sign-in by device code: the code to confirm, and where."""
-    return _post(f"{auth or auth_base(base_url())}/api/auth/device/code", {"client_id": CLIENT_ID})
+    address = f"{auth or auth_base(base_url())}/api/auth/device/code"
+    return _post(address, {"client_id": CLIENT_ID}, "device_code", "user_code")
 
 
 def poll_for_token(
@@ -178,8 +180,8 @@ def poll_for_token(
 ) -> str:
     """Wait until the code is confirmed; returns the token. DeviceAuthError when it is not."""
     body = {"grant_type": DEVICE_GRANT, "device_code": code["device_code"], "client_id": CLIENT_ID}
-    interval = float(code.get("interval", 5))
-    deadline = time.monotonic() + float(code.get("expires_in", 1800))
+    interval = float(code.get("interval") or 5)
+    deadline = time.monotonic() + float(code.get("expires_in") or 1800)
     while time.monotonic() < deadline:
         sleep(interval)
         answer = _post(f"{auth or auth_base(base_url())}/api/auth/device/token", body, also=400)
@@ -239,21 +241,23 @@ def _private(path: Path) -> bool:
     return not stat.S_IMODE(path.stat().st_mode) & 0o077
 
 
-def _post(url: str, body: dict[str, Any], also: int = 200) -> dict[str, Any]:
+def _post(url: str, body: dict[str, Any], *needed: str, also: int = 200) -> dict[str, Any]:
     answer = _request("POST", url, json=body)
     if answer.status_code not in (200, 201, also):
         raise TrainerError(f"{_host(url)} answered {answer.status_code}. Check the address.", answer.status_code)
-    return _object(answer)
+    return _object(answer, *needed)
 
 
-def _object(answer: Any) -> dict[str, Any]:
-    """The answer's JSON object; something else comes from a server that is no platform."""
+def _object(answer: Any, *needed: str) -> dict[str, Any]:
+    """The answer's JSON object with the fields that are needed; a server that sends anything else is no platform."""
     try:
         found = answer.json()
     except ValueError:
         found = None
     if not isinstance(found, dict):
         raise TrainerError(f"{_host(str(answer.url))} is no platform: its answer is not JSON. Check the address.")
+    if missing := [name for name in needed if name not in found]:
+        raise TrainerError(f"{_host(str(answer.url))} answered without {', '.join(missing)}. Check the address.")
     return found
 
 

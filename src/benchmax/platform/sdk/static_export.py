@@ -15,7 +15,8 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from benchmax.errors import NotFoundError, UsageError
+from benchmax.errors import NotFoundError
+from benchmax.files.atomic import refuse_filled
 from benchmax.platform.sdk.exceptions import TrainerError
 
 if TYPE_CHECKING:
@@ -64,8 +65,7 @@ def export_static(
     built = console or CONSOLE
     if not (built / "console.js").is_file():
         raise NotFoundError("The web console is not built, and a saved run needs it. Build it first: make console")
-    if folder.exists() and any(folder.iterdir()):
-        raise UsageError(f"{folder} is not empty. Give a folder that does not exist yet.")
+    refuse_filled(folder)
     answers = _answers(client, run_id)
     found = {name: list(items) for name, items in _indexes(client, run_id, answers)}
     total = sum(len(items) for items in found.values())

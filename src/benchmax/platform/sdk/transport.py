@@ -19,7 +19,7 @@ from typing import IO, Any, Self, TypeAlias, TypeVar
 from benchmax import retries
 from benchmax.net.sse import read_events
 from benchmax.platform.sdk import credentials
-from benchmax.platform.sdk.calls import EventStream, Request, Row, as_is, run_blocking
+from benchmax.platform.sdk.calls import FIT, EventStream, Request, Row, as_is, run_blocking
 from benchmax.platform.sdk.credentials import TokenProvider
 from benchmax.platform.sdk.exceptions import AuthenticationError, TrainerError
 
@@ -117,7 +117,10 @@ class Exchange:
                 f"{self.base_url} answered something that is not JSON. Check the platform's address.",
                 answer.status_code,
             ) from None
-        return request.parse(found)
+        try:
+            return request.parse(found)
+        except (LookupError, TypeError):
+            raise TrainerError(f"The platform's answer is incomplete. {FIT}", answer.status_code) from None
 
     async def pause(self, seconds: float) -> None:
         """Wait."""
@@ -166,6 +169,8 @@ class Exchange:
                 with open(file, "wb") as out:  # noqa: ASYNC230 - the pieces are small
                     async for piece in self._backend.pieces(answer, _PIECE_BYTES):
                         out.write(piece)
+        except _httpx().ConnectError as error:
+            raise self._unreachable(error) from error
         except _httpx().TransportError as error:
             raise TrainerError(f"The download from {self.base_url} broke off: {error!r}. Try it again.") from error
         return True

@@ -6,12 +6,13 @@ import sys
 import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass
-from pathlib import Path
+from pathlib import PurePosixPath
 from typing import TYPE_CHECKING, Any
 
 from benchmax import config
+from benchmax.envs.datasets.readers import FORMATS
 from benchmax.errors import UsageError
-from benchmax.platform.sdk.calls import Request, Row, get, post, post_for, run_path
+from benchmax.platform.sdk.calls import Request, Row, as_object, get, post_for, run_path
 from benchmax.platform.sdk.exceptions import JobLaunchError, TrainerError
 from benchmax.platform.sdk.requests.runs import page_url
 
@@ -109,11 +110,15 @@ async def queue_run(
     if extra_secrets:
         body["extraSecrets"] = dict(extra_secrets)
     try:
-        launched = await exchange.ask(post(_LAUNCH, body))
+        return await exchange.ask(Request("POST", _LAUNCH, _launched, json=body))
     except TrainerError as error:
         if type(error) is not TrainerError:
             raise
         raise JobLaunchError(str(error), error.status_code) from None
+
+
+def _launched(found: Any) -> tuple[str, list[str]]:
+    launched = as_object(found)
     return str(launched["runId"]), list(launched.get("warnings") or ())
 
 
@@ -139,10 +144,11 @@ def launch_sft_run(
     launcher_args: Mapping[str, Any] | None = None,
     eval_rows: int = 0,
 ) -> Request[str]:
-    """Launch a supervised run on uploaded chats; returns its id."""
+    """Launch a supervised run on uploaded chats, one file or a folder of two; returns the run's id."""
+    suffix = PurePosixPath(dataset_path).suffix.lower()
     body = {
         "name": name,
-        "dataset": {"path": dataset_path, "format": Path(dataset_path).suffix.removeprefix(".")},
+        "dataset": {"path": dataset_path} | ({"format": suffix.removeprefix(".")} if suffix in FORMATS else {}),
         "model": model,
         "args": dict(launcher_args or {}),
         "eval": {"rows": eval_rows},
