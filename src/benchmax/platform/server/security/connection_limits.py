@@ -11,6 +11,7 @@ import logging
 import resource
 import sys
 import time
+from contextlib import suppress
 from itertools import islice
 from typing import Any
 from weakref import WeakKeyDictionary
@@ -134,7 +135,8 @@ def prepare_process() -> None:
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     wanted = OPEN_FILES if hard == resource.RLIM_INFINITY else min(hard, OPEN_FILES)
     if soft != resource.RLIM_INFINITY and soft < wanted:
-        resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
+        with suppress(OSError, ValueError):  # macOS allows fewer than the limit it names
+            resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
     for name in ("uvicorn.error", "asyncio"):
         logging.getLogger(name).addFilter(LogRateLimit())
 
