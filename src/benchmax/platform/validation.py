@@ -1,7 +1,7 @@
 """`validate_env`: the doctor, as one call before a run.
 
-It plays the whole life of the environment on several rows (`init_rollout` and `release_rollout` too), gives the gold
-answer and everything a model may try instead, and prints one line for each check. A reward that never changes fails.
+It plays the whole life of the environment on several rows (`init_rollout` and `release_rollout` too), scores the gold
+answer and what a model may try instead, and prints one line for each check. A reward that never changes fails.
 """
 
 from __future__ import annotations
@@ -135,7 +135,7 @@ def validate_env(
 
 
 def _arguments_and_rows(env_args: Any, *datasets: Any) -> tuple[Any, ...]:
-    """Arguments and datasets, also where the first dataset stands in the place of the arguments."""
+    """Arguments and datasets; the first dataset may be passed in place of the arguments."""
     if env_args is None or isinstance(env_args, Mapping):
         return env_args, *datasets
     is_rows = isinstance(env_args, str | PathLike | Iterable)
@@ -183,7 +183,7 @@ def _say_part(say: Callable[[str], None], title: str, part: ExampleValidation, f
 def _add_local_checks(
     report: ValidationReport, diagnosis: Diagnosis, say: Callable[[str], None], full_messages: bool
 ) -> None:
-    """The local checks: counted, and said."""
+    """Count the local checks and print them."""
     report.diagnosis, report.local_ran = diagnosis, True
     report.local_failed = len(diagnosis.failed)
     report.local_passed = len(diagnosis.checks) - len(diagnosis.skipped) - report.local_failed
@@ -217,7 +217,7 @@ def answer_lines(diagnosis: Diagnosis) -> list[str]:
     return lines
 
 
-# Parts that can be asked for alone
+# Parts that can be called alone
 
 
 def overrides_compute_group_reward(env_class: type[BaseEnv] | BaseEnv) -> bool:
@@ -259,7 +259,7 @@ def assert_group_reward_contract(
     *,
     samples: int = 2,
 ) -> None:
-    """AssertionError unless compute_group_reward gives one dict of new, finite components per sibling."""
+    """AssertionError unless compute_group_reward returns one dict of new, finite components per sibling."""
     if not overrides_compute_group_reward(env_class):
         return
     arguments, dataset = _arguments_and_rows(env_args, dataset)

@@ -55,7 +55,7 @@ class EventStream:
     timeout: float | None = None
     """Seconds without a byte; None: the client's."""
     broken: type[TrainerError] = TrainerError
-    """Raised when the connection is lost, or what comes is not JSON."""
+    """Raised when the connection is lost, or an event is not JSON."""
     refused: Callable[[int], type[TrainerError]] | None = None
     """The exception for an HTTP status that is no success."""
 
@@ -129,7 +129,7 @@ def post(path: str, body: Any = None) -> Request[Row]:
 
 
 def post_for(name: str, path: str, body: Any) -> Request[str]:
-    """A POST of whose answer only the text under `name` matters, such as the id of what was made."""
+    """A POST that returns one text of its answer, such as the id of what was created."""
     return Request("POST", path, lambda found: str(as_object(found)[name]), json=body)
 
 

@@ -29,7 +29,7 @@ TokenProvider: TypeAlias = Callable[[], str]
 
 CLIENT_ID = "castform-cli"
 _BEARER_SECONDS = 60.0
-"""A sign-in's bearer is used again for so long; platforms let it live for minutes."""
+"""How long the bearer of a sign-in is reused; platforms let it live for minutes."""
 _bearers: dict[tuple[str, str], tuple[str, float]] = {}
 _NO_KEY = (
     "There is no API key. Set CASTFORM_API_KEY (or BENCHMAX_API_KEY), pass api_key=…, or sign in with `benchmax login`."
@@ -72,7 +72,7 @@ def key_variable() -> str | None:
 
 
 def _sendable(token: str) -> str:
-    """A key that a header can hold; the refusal never shows it."""
+    """The key, if a header can hold it; the error message never shows it."""
     if token.isascii() and token.isprintable() and " " not in token:
         return token
     wrong = "letters that no key has (not ASCII)" if not token.isascii() else "a line break, blank or control character"
@@ -100,7 +100,7 @@ def resolve_token_provider(
 
 
 def _local_key(platform: str) -> str | None:
-    """The local server's key; it is given to no other address."""
+    """The local server's key; it is sent to no other address."""
     path = data_dir() / "credentials.json"
     kept = read_object(path)
     if not kept or not _private(path):
@@ -139,7 +139,7 @@ def _session_token(platform: str) -> str | None:
 
 
 def _exchanged(auth: str, session: str) -> str:
-    """The bearer for a sign-in; kept for a while, so that not every request takes a second one."""
+    """The bearer for a sign-in; kept for a while, so that not every request needs a second one."""
     bearer, until = _bearers.get((auth, session), ("", 0.0))
     if time.monotonic() < until:
         return bearer
@@ -206,7 +206,7 @@ clear_castform_session = logout
 
 
 def ensure_session(interactive: bool | None = None) -> str:
-    """A token, signing in first when there is none and someone is there to do it."""
+    """A token; without one, sign in first, provided that a person can do it."""
     try:
         return platform_bearer()
     except AuthenticationError:
@@ -267,7 +267,7 @@ def _host(url: str) -> str:
 
 
 def _by_profile() -> str:
-    """That the address comes from a profile, where it does."""
+    """A clause that says which profile the address comes from; empty when it comes from none."""
     name = profiles.profile_name()
     if not name:
         return ""

@@ -1,6 +1,6 @@
 """A run as one folder that opens without a server: from a disk, or from any host of plain files.
 
-A page opened from a disk may load scripts but not fetch. So everything the console would ask for is written as scripts:
+A page opened from a disk may load scripts but not fetch. So everything the console would fetch is written as scripts:
 `data/run.js` has the run, its charts and the index of its rollouts, `data/rollouts-N.js` some whole rollouts each. The
 console beside them (built as one script) answers itself from these.
 """

@@ -129,18 +129,18 @@ class Exchange:
     async def poll(
         self, request: Request[T], done: Callable[[T], bool], every: float, seconds: float = float("inf")
     ) -> T:
-        """Ask until the answer is `done`, every so often; returns the latest answer when `seconds` are over."""
+        """Repeat a request until its answer is `done`; returns the latest answer when `seconds` are over."""
         deadline = time.monotonic() + seconds
         while not done(found := await self.ask(request)) and time.monotonic() + every <= deadline:
             await self.pause(every)
         return found
 
     async def in_thread(self, function: Callable[[], T]) -> T:
-        """Call a function that computes or uses the disk; in async code, in a thread."""
+        """Call a function that computes or reads files; in async code, in a thread."""
         return await self._backend.in_thread(function)
 
     async def token(self) -> str | None:
-        """The key that the platform is sent; None if there is none."""
+        """The key to send to the platform; None if there is none."""
         try:
             return await self.in_thread(self._find_token)  # a sign-in's token is fetched from the platform
         except AuthenticationError:
@@ -228,7 +228,7 @@ class Exchange:
 
 
 class Endpoint:
-    """What both connections know: the platform's address, and how to find the key for it."""
+    """What both connections share: the platform's address, and how to find the key for it."""
 
     _backend_kind: type[_Backend]
 
@@ -290,7 +290,7 @@ class AsyncConnection(Endpoint):
 
 
 def failure(answer: Any, kinds: Callable[[int], type[TrainerError]] | None = None) -> TrainerError:
-    """An answer that is no success, as an exception with the server's message."""
+    """The exception for an answer that is not a success, with the server's message."""
     status: int = answer.status_code
     text = error_text(answer)
     if status == 401:
@@ -308,7 +308,7 @@ def error_text(answer: Any) -> str:
 
 
 def _httpx() -> Any:
-    """Imported when a client is made: who only imports the SDK does not wait for it."""
+    """Imported when a client is created, so that importing the SDK stays fast."""
     import httpx2
 
     return httpx2

@@ -29,7 +29,7 @@ async def download_checkpoint(
 ) -> str:
     """Write a checkpoint's model (`merged`) or LoRA adapter (`adapter`) into a folder; returns the checkpoint's name.
 
-    The platform makes it when it is first asked for, which takes a while.
+    The platform makes the file on the first request, which takes a while.
     """
     folder = Path(out)
     refuse_filled(folder)

@@ -1,4 +1,4 @@
-"""Launching runs, and what they may be asked for."""
+"""Launching runs, and the launch arguments."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class LaunchArgSpec:
 
 
 def list_launch_args() -> Request[list[LaunchArgSpec]]:
-    """What a run can be asked for, with defaults and ranges."""
+    """The launch arguments, with defaults and ranges."""
     return get("/v1/train/launch-args", lambda found: [_spec(arg) for arg in found["args"]])
 
 
@@ -77,7 +77,7 @@ async def launch_training_run(
 
 
 def _depth_of_the_sdk() -> int:
-    """How far above the caller of this the SDK was called; that differs between a blocking and an async client."""
+    """How many frames up the SDK was called; the number differs between a blocking and an async client."""
     depth, frame = 0, sys._getframe(1)
     while frame.f_back and frame.f_globals["__name__"].startswith("benchmax.platform.sdk."):
         depth, frame = depth + 1, frame.f_back
@@ -159,6 +159,6 @@ def launch_sft_run(
 def fork_run(
     run_id: str, checkpoint: str = "best", *, name: str | None = None, launcher_args: Mapping[str, Any] | None = None
 ) -> Request[str]:
-    """Launch a run that begins with a checkpoint's weights; returns its id. Arguments that are named change."""
+    """Launch a run that begins with a checkpoint's weights; returns its id. `launcher_args` change arguments."""
     body = {"checkpoint": checkpoint, "name": name, "args": dict(launcher_args or {})}
     return post_for("runId", run_path(run_id, "fork"), body)

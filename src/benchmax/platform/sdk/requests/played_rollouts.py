@@ -43,7 +43,7 @@ class ExampleValidation:
 
 @dataclass(slots=True)
 class ValidationResult:
-    """How all of them went; true when every part did."""
+    """How all examples went; truthy when every part passed."""
 
     examples: list[ExampleValidation] = field(default_factory=list)
     group_reward: ExampleValidation | None = None

@@ -60,7 +60,7 @@ def all_environments(db: Session, owner_id: str) -> list[Environment]:
 
 @cache
 def _loads(name: str) -> bool:
-    """Whether a named environment can be imported: a broken plug-in takes nobody else's environments away."""
+    """Whether a named environment can be imported: a broken plug-in does not hide other environments."""
     try:
         return load_env_class(name) is not None
     except BenchmaxError as error:

@@ -41,7 +41,7 @@ class ChosenModel:
     api_key: str = field(default="", repr=False)
     api_version: str = ""
     note: str = ""
-    """What the caller must know: another model answers than was asked for."""
+    """Says that another model answers than the one requested, where it does."""
 
     def to_dict(self, settings: ServerSettings) -> dict[str, Any]:
         """As it is sent to a live session's process."""
