@@ -6,7 +6,7 @@ answer and what a model may try instead, and prints one line for each check. A r
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from itertools import chain, islice
 from os import PathLike
@@ -98,7 +98,9 @@ def validate_env(
     the `llm_…` and `remote_…` arguments concern that part. With `full_messages`, every answer that was scored is
     printed.
     """
-    arguments, train_dataset, held_out = _arguments_and_rows(env_args, train_dataset, eval_dataset)
+    arguments, *datasets = _arguments_and_rows(env_args, train_dataset, eval_dataset)
+    # Both parts read the rows, which an iterator yields only once.
+    train_dataset, held_out = (list(each) if isinstance(each, Iterator) else each for each in datasets)
     eval_dataset = None if held_out is _NO_ROWS else held_out
     report = ValidationReport()
     say: Callable[[str], None] = print if verbose else lambda line: None
@@ -157,6 +159,10 @@ def remote_checks(
 ) -> dict[str, Any]:
     """Play the first rows on the platform as a run would: `{"ok", "examples", "group_reward", "error"}`."""
     try:
+        if not rows:
+            raise UsageError(
+                "There are no rows to play. Check the dataset, and that one example or more is to be played."
+            )
         with connect() as client:
             result = client.validate_examples(rows, n=len(rows), verbose=False, **options)
     except BenchmaxError as error:
