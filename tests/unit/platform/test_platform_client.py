@@ -336,6 +336,22 @@ def test_waiting_for_a_run_ends_or_times_out(scripted, trainer, monkeypatch):
         run.wait(seconds=0)
 
 
+def test_a_wait_outlasts_a_restart_of_the_platform(scripted, trainer, waits, monkeypatch):
+    run, busy = trainer.run("r"), (503, {"error": "restarting"})
+    scripted.script((200, {"status": "active"}), *[busy] * 6, (200, {"status": "complete"}))
+    assert run.wait() == "complete"
+    scripted.script(*[busy] * 3)
+    with pytest.raises(TrainerError, match="restarting"):
+        run.wait()  # it has never answered
+    scripted.script((200, {"status": "active"}), (404, {"error": "no such run"}))
+    with pytest.raises(TrainerError, match="no such run"):
+        run.wait()
+    monkeypatch.setattr(transport, "AWAY_SECONDS", 0.0)
+    scripted.script((200, {"status": "active"}), *[busy] * 3)
+    with pytest.raises(TrainerError, match="restarting"):
+        run.wait()
+
+
 # Where and who
 
 

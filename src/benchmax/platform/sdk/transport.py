@@ -25,6 +25,8 @@ from benchmax.platform.sdk.exceptions import AuthenticationError, TrainerError
 
 TRIES = 3
 BUDGET_SECONDS = 30.0
+AWAY_SECONDS = 60.0
+"""How long a poll continues without an answer."""
 _DOWNLOAD_SECONDS = 120.0
 _PIECE_BYTES = 1 << 20
 
@@ -129,10 +131,22 @@ class Exchange:
     async def poll(
         self, request: Request[T], done: Callable[[T], bool], every: float, seconds: float = float("inf")
     ) -> T:
-        """Repeat a request until its answer is `done`; returns the latest answer when `seconds` are over."""
+        """Repeat a request until its answer is `done`; returns the latest answer when `seconds` are over.
+
+        A server that has answered once may be away for a while, as when it restarts.
+        """
         deadline = time.monotonic() + seconds
-        while not done(found := await self.ask(request)) and time.monotonic() + every <= deadline:
+        found = await self.ask(request)
+        answered = time.monotonic()
+        while not done(found) and time.monotonic() + every <= deadline:
             await self.pause(every)
+            try:
+                found = await self.ask(request)
+                answered = time.monotonic()
+            except TrainerError as error:
+                away = error.status_code is None or error.status_code in retries.BUSY
+                if not away or time.monotonic() - answered > AWAY_SECONDS:
+                    raise
         return found
 
     async def in_thread(self, function: Callable[[], T]) -> T:
