@@ -284,9 +284,6 @@ class Connection(Endpoint):
     def _get(self, route: str, /, **params: Any) -> Any:
         return run_blocking(self._exchange.ask(Request("GET", route, as_is, params)))
 
-    def _json(self, method: str, path: str, *, json: Any = None) -> Any:
-        return run_blocking(self._exchange.ask(Request(method, path, as_is, json=json)))
-
 
 class AsyncConnection(Endpoint):
     """The same for async code, on one event loop."""

@@ -152,6 +152,8 @@ def _reader(services: Services, caller: Principal, environment: str | None) -> s
 def _path(name: str) -> str:
     """`datasets/<name>`, of letters that are safe in a path."""
     plain = re.sub(r"[^A-Za-z0-9._-]+", "-", name).strip("-.")
+    if f".{plain.lower()}" in FORMATS:  # nothing but the suffix is left
+        raise UsageError(f"{name!r} has no letter from a to z and no digit before its suffix. Choose another name.")
     dataset_files.check_suffix(plain[-80:])
     return blobs.check_path(f"datasets/{plain}")
 
