@@ -336,6 +336,16 @@ def test_waiting_for_a_run_ends_or_times_out(scripted, trainer, monkeypatch):
         run.wait(seconds=0)
 
 
+def test_a_session_that_has_ended_is_closed_without_an_error(scripted, trainer):
+    scripted.script((201, {"id": "ses_1"}), (404, {"error": "There is no such session"}))
+    with trainer.playground("r") as session:
+        pass
+    assert [seen[0] for seen in scripted.seen] == ["POST", "DELETE"]
+    scripted.script((403, {"error": "not yours"}))
+    with pytest.raises(TrainerError, match="not yours"):
+        session.close()
+
+
 def test_a_wait_outlasts_a_restart_of_the_platform(scripted, trainer, waits, monkeypatch):
     run, busy = trainer.run("r"), (503, {"error": "restarting"})
     scripted.script((200, {"status": "active"}), *[busy] * 6, (200, {"status": "complete"}))

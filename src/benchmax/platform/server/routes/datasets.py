@@ -174,7 +174,7 @@ def add_row(services: Services, caller: Caller, body: RowRequest) -> RowAdded:
                 dataset_files.name(db, caller.user_id, target, sha256, size, count)
                 caller.note(db, "dataset.append", target, rows=count)
                 return RowAdded(path=target, rows=count)
-    raise Refused(409, "Others add rows to this dataset at the same time. Try again.")
+    raise Refused(409, "Other requests are adding rows to this dataset. Try again.")
 
 
 def _first_row(services: Services, caller: Principal, body: RowRequest) -> RowAdded:
@@ -189,7 +189,7 @@ def _first_row(services: Services, caller: Principal, body: RowRequest) -> RowAd
             dataset_files.name(db, caller.user_id, path, sha256, size, count)
             caller.note(db, "dataset.create", path, rows=count)
     if taken:
-        raise Refused(409, f"You have a dataset of the name {path}. Choose it to add the row, or give another name.")
+        raise Refused(409, f"You have a dataset named {path} already. Choose it to add the row, or give another name.")
     return RowAdded(path=path, rows=count)
 
 

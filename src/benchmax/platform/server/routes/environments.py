@@ -46,7 +46,7 @@ def start_doctor(
     with services.database.write() as db:
         found = catalogue.find(db, caller.user_id, environment_id)
         if one_off_jobs.going(db, caller.user_id, "doctor") >= MOST_AT_ONCE:
-            raise Refused(429, "Two examinations are going on already. Wait for one to end.", Retry_After="10")
+            raise Refused(429, "Two examinations are running already. Wait for one to end.", Retry_After="10")
         services.limiter.hit("doctor", caller.user_id)
         options = _files(db, caller.user_id, found, path) | _model(body)
         row = one_off_jobs.start(db, caller.user_id, "doctor", environment_id, options=options)

@@ -108,14 +108,14 @@ class GuardedProtocol(H11Protocol):
         return self.client[0] if self.client else ""
 
     def drop(self) -> None:
-        """Close a connection that asks for nothing."""
+        """Close a connection without a request."""
         self._end_wait()
         if self._is_idle() and self.transport is not None:
             self.transport.abort()
 
 
 class LogRateLimit(logging.Filter):
-    """Lets so many lines a minute through: what strangers can provoke must not fill the disk."""
+    """Passes a limited number of lines a minute: what any client can provoke must not fill the disk."""
 
     def __init__(self) -> None:
         super().__init__()
