@@ -102,15 +102,10 @@ def resolve_judge_key(api_key: str | None, base_url: str | None) -> str | None:
     return os.environ.get("OPENAI_API_KEY", "").strip() or None
 
 
-def web_address(name: str, url: str) -> str:
-    """An address without a slash at its end; ConfigError, with the name of the setting, when it is none."""
-    found = origin(url)
-    if found.scheme not in PORTS or not found.host:
+def _url(name: str, default: str) -> str:
+    url = setting(name, default).rstrip("/")
+    if origin(url).scheme not in PORTS:
         raise ConfigError(
             f"{name} is {url!r}, which is not a web address. Write it as https://host or http://host:port."
         )
-    return url.rstrip("/")
-
-
-def _url(name: str, default: str) -> str:
-    return web_address(name, setting(name, default))
+    return url

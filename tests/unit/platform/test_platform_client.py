@@ -156,7 +156,7 @@ def test_an_answer_without_what_was_asked_for_is_an_error_of_the_sdk(scripted, t
 @pytest.mark.parametrize("address", ["http://[::1", "localhost:8321", "http://", "http://host:port", "/x"])
 def test_an_address_that_is_none_is_refused_at_once(address):
     for kind in (TrainerClient, StorageClient, RolloutClient, AsyncTrainerClient):
-        with pytest.raises(ConfigError, match="not a web address"):
+        with pytest.raises(TrainerError, match="not a web address"):
             kind("sk_test", address)
 
 

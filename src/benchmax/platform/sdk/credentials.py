@@ -21,6 +21,7 @@ from benchmax.config import env_token as env_token
 from benchmax.config import resolve_judge_key as resolve_judge_key
 from benchmax.errors import ConfigError
 from benchmax.files.atomic import read_object, write_text
+from benchmax.net.origins import PORTS, origin
 from benchmax.platform.sdk.auto_start import local_url, this_machine_url
 from benchmax.platform.sdk.exceptions import AuthenticationError, DeviceAuthError, TrainerError
 from benchmax.platform.wire.values import DEVICE_GRANT
@@ -41,7 +42,14 @@ def base_url(given: str | None = None) -> str:
 
     A service elsewhere is only used when it was named.
     """
-    return config.web_address("base_url", given) if given else named_url() or this_machine_url()
+    return _web_address(given) if given else named_url() or this_machine_url()
+
+
+def _web_address(given: str) -> str:
+    found = origin(given)
+    if found.scheme not in PORTS or not found.host:
+        raise TrainerError(f"{given!r} is not a web address. Check the spelling: https://host or http://host:port.")
+    return given.rstrip("/")
 
 
 def named_url() -> str | None:
