@@ -279,6 +279,15 @@ def test_logging_out_ends_the_session_everywhere(world, signed_in):
         assert again.get("/v1/whoami").status_code == 401
 
 
+def test_other_cookies_of_the_host_do_not_sign_anybody_out(world, signed_in):
+    """Browsers share cookies between the ports of a host, and other servers write what they like into theirs."""
+    token = signed_in.cookies["benchmax_session"]
+    for other in ('theme={"dark":true}', "a b=c", "plain", "=", 'x="y'):
+        for cookies in (f"{other}; benchmax_session={token}", f"benchmax_session={token}; {other}"):
+            status, _, text = world.raw("GET", "/v1/whoami", [("Host", "127.0.0.1"), ("Cookie", cookies)])
+            assert status == 200, (cookies, text)
+
+
 def test_a_planted_session_id_is_not_taken_over(world):
     user_id, _ = world.user("fix@example.org")
     with world.database.write() as session:

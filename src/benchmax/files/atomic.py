@@ -15,6 +15,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, BinaryIO
 
+from benchmax.errors import UsageError
 from benchmax.files.redaction import hide_texts, without_secrets
 
 TEMPORARY = ".tmp-"
@@ -76,6 +77,12 @@ def read_object(path: Path) -> dict[str, Any]:
     except (OSError, ValueError):
         return {}
     return value if isinstance(value, dict) else {}
+
+
+def refuse_filled(path: Path) -> None:
+    """UsageError when a new folder cannot be made there: it is a file, or a folder with something in it."""
+    if path.exists() and (not path.is_dir() or any(path.iterdir())):
+        raise UsageError(f"{path} is not empty. Choose another folder, or remove it first.")
 
 
 @contextmanager

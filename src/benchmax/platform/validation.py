@@ -1,12 +1,12 @@
 """`validate_env`: the doctor, as one call before a run.
 
-It plays the whole life of the environment on several rows (`init_rollout` and `release_rollout` too), gives the gold
-answer and everything a model may try instead, and prints one line for each check. A reward that never changes fails.
+It plays the whole life of the environment on several rows (`init_rollout` and `release_rollout` too), scores the gold
+answer and what a model may try instead, and prints one line for each check. A reward that never changes fails.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from itertools import chain, islice
 from os import PathLike
@@ -98,7 +98,9 @@ def validate_env(
     the `llm_…` and `remote_…` arguments concern that part. With `full_messages`, every answer that was scored is
     printed.
     """
-    arguments, train_dataset, held_out = _arguments_and_rows(env_args, train_dataset, eval_dataset)
+    arguments, *datasets = _arguments_and_rows(env_args, train_dataset, eval_dataset)
+    # Both parts read the rows, which an iterator yields only once.
+    train_dataset, held_out = (list(each) if isinstance(each, Iterator) else each for each in datasets)
     eval_dataset = None if held_out is _NO_ROWS else held_out
     report = ValidationReport()
     say: Callable[[str], None] = print if verbose else lambda line: None
@@ -135,7 +137,7 @@ def validate_env(
 
 
 def _arguments_and_rows(env_args: Any, *datasets: Any) -> tuple[Any, ...]:
-    """Arguments and datasets, also where the first dataset stands in the place of the arguments."""
+    """Arguments and datasets; the first dataset may be passed in place of the arguments."""
     if env_args is None or isinstance(env_args, Mapping):
         return env_args, *datasets
     is_rows = isinstance(env_args, str | PathLike | Iterable)
@@ -157,6 +159,10 @@ def remote_checks(
 ) -> dict[str, Any]:
     """Play the first rows on the platform as a run would: `{"ok", "examples", "group_reward", "error"}`."""
     try:
+        if not rows:
+            raise UsageError(
+                "There are no rows to play. Check the dataset, and that one example or more is to be played."
+            )
         with connect() as client:
             result = client.validate_examples(rows, n=len(rows), verbose=False, **options)
     except BenchmaxError as error:
@@ -183,7 +189,7 @@ def _say_part(say: Callable[[str], None], title: str, part: ExampleValidation, f
 def _add_local_checks(
     report: ValidationReport, diagnosis: Diagnosis, say: Callable[[str], None], full_messages: bool
 ) -> None:
-    """The local checks: counted, and said."""
+    """Count the local checks and print them."""
     report.diagnosis, report.local_ran = diagnosis, True
     report.local_failed = len(diagnosis.failed)
     report.local_passed = len(diagnosis.checks) - len(diagnosis.skipped) - report.local_failed
@@ -217,7 +223,7 @@ def answer_lines(diagnosis: Diagnosis) -> list[str]:
     return lines
 
 
-# Parts that can be asked for alone
+# Parts that can be called alone
 
 
 def overrides_compute_group_reward(env_class: type[BaseEnv] | BaseEnv) -> bool:
@@ -259,7 +265,7 @@ def assert_group_reward_contract(
     *,
     samples: int = 2,
 ) -> None:
-    """AssertionError unless compute_group_reward gives one dict of new, finite components per sibling."""
+    """AssertionError unless compute_group_reward returns one dict of new, finite components per sibling."""
     if not overrides_compute_group_reward(env_class):
         return
     arguments, dataset = _arguments_and_rows(env_args, dataset)

@@ -17,7 +17,7 @@ from torch import Tensor
 
 from benchmax import metrics
 from benchmax.errors import UsageError
-from benchmax.files.atomic import replacing_folder
+from benchmax.files.atomic import refuse_filled, replacing_folder
 from benchmax.inference.weights.store import KNOWN, is_name, read_card, resolve
 from benchmax.rollouts.rollout_log import read_rollouts
 from benchmax.trainer.checkpoint import Checkpoint, plain_disk_errors
@@ -173,8 +173,7 @@ def _portable(config: TrainConfig) -> TrainConfig:
 def _model_folder(out: Path) -> Iterator[Path]:
     """A new folder for a model; UsageError when something is there already."""
     out = out.absolute()
-    if out.exists() and (not out.is_dir() or any(out.iterdir())):
-        raise UsageError(f"{out} is not empty. Choose another folder, or remove it first.")
+    refuse_filled(out)
     with replacing_folder(out) as folder, plain_disk_errors(out):
         yield folder
         # Some writers make files that only their owner may read; a server of another user must read the model.

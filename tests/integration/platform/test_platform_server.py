@@ -275,7 +275,7 @@ def test_checkpoints_and_changes(live, trainer, run_id):
     assert [(each["name"], each["bytes"], each["latest"], each["best"]) for each in found] == [
         ("step-10", 4, True, False)
     ]
-    changed = trainer._json("PATCH", f"/v1/train/runs/{run_id}", json={"tags": ["a"], "archived": True, "name": "<b>"})
+    changed = trainer.change_run(run_id, tags=["a"], archived=True, name="<b>")
     assert (changed["tags"], changed["archived"], changed["name"]) == (["a"], True, "<b>")
     assert run_id not in {run["id"] for run in trainer.list_runs()}
     eval_info = trainer.start_external_eval(run_id, "checkpoint:step-10", samples=2)
@@ -336,8 +336,8 @@ def test_a_device_is_signed_in_and_its_session_is_private(live, key, monkeypatch
 
     def approve(_):
         code = said[0].rsplit(" ", 1)[1].rstrip(".")
-        with TrainerClient(key, live.url) as client:
-            client._json("POST", "/api/auth/device/approve", json={"userCode": code})
+        with live.client(key) as client:
+            assert client.post("/api/auth/device/approve", json={"userCode": code}).status_code == 200
 
     path = credentials.login(live.url, say=said.append, sleep=approve)
     assert stat.S_IMODE(path.stat().st_mode) == 0o600

@@ -77,6 +77,18 @@ def test_a_file_that_was_made_is_given_and_made_again_when_its_checkpoint_is_new
     assert (client.get(address).status_code, "no space" in client.get(address).json()["error"]) == (400, True)
 
 
+@pytest.mark.parametrize("settings", ["[]", "{}", '{"model": 5}', '{"model": {"name": 5}}', "{"])
+def test_a_run_whose_settings_are_damaged_is_not_forked(client, live, run_id, settings):
+    known = {path.name for path in live.data.runs.iterdir()}
+    (live.data.run(run_id) / "config.json").write_text(settings)
+    answer = client.post(f"/v1/train/runs/{run_id}/fork", json={})
+    assert (answer.status_code, "checkpoint cannot be used" in answer.text) == (400, True), answer.text
+    assert {path.name for path in live.data.runs.iterdir()} == known
+    shown = client.get(f"/v1/train/runs/{run_id}/config")
+    assert shown.status_code == 200
+    assert not isinstance(shown.json()["settings"], list)
+
+
 def test_others_and_missing_ones_are_not_there(client, stranger, live, run_id):
     part = f"/v1/train/runs/{run_id}/checkpoints"
     for path in (f"{part}/latest/download", f"/v1/train/runs/{run_id}/rollouts/comparison/summary?otherRunId={run_id}"):

@@ -97,6 +97,8 @@ def test_rows_with_other_columns_are_taken_and_judged_by_their_environment(clien
     [
         ("a.pkl", CSV, "must end in"),
         ("noend", CSV, "must end in"),
+        ("jsonl", CSV, "before its suffix"),
+        ("数据.CSV", CSV, "'数据.CSV' has no letter from a to z"),
         ("a.jsonl", "not json\n" * 20, "cannot be read"),
         ("a.json", "[1, 2", "a.json"),
         ("a.parquet", "nothing", "a.parquet"),

@@ -10,6 +10,7 @@ from sqlalchemy import delete
 
 from benchmax.envs.base_env import BaseEnv
 from benchmax.envs.catalogue import BUILT_IN
+from benchmax.platform.client import TrainerClient
 from benchmax.platform.runner.supervisor import Supervisor
 from benchmax.platform.server.services import catalogue
 from benchmax.platform.store.queue import one_off_jobs
@@ -274,6 +275,19 @@ def test_several_built_ins_are_launched_together(client, live):
     for wrong in ("arithmetic,main.py:Evil", "arithmetic,/etc/x.py", "arithmetic=x,calculator", "reasoning/none"):
         refused = client.post("/v1/train/runs/launch", json={"args": {"environment": wrong}})
         assert refused.status_code == 404, refused.text
+
+
+def test_a_name_with_a_slash_is_found_and_examined(live, key, client):
+    with TrainerClient(key, live.url) as trainer:
+        for name in ("reasoning/gcd", "arithmetic=2,reasoning/gcd"):
+            assert trainer.get_environment(name)["id"] == name
+    started = client.post("/v1/environments/reasoning%2Fgcd/doctor")
+    assert started.status_code == 201, started.text
+    report = client.get(f"/v1/environments/reasoning%2Fgcd/doctor/{started.json()['reportId']}").json()
+    assert (report["environment"], report["status"]) == ("reasoning/gcd", "queued")
+    assert client.get("/v1/environments/reasoning%2Fgcd/doctor").json()["reports"] == [report]
+    with live.database.write() as db:
+        db.delete(db.get_one(OneOffJob, report["id"]))
 
 
 @pytest.mark.parametrize(

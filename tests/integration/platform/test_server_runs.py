@@ -270,3 +270,14 @@ def test_a_torn_sample_is_left_out(client, live, run_id):
     (live.data.run(run_id) / "system.jsonl").write_text(json.dumps(good) + '\n{"time": 1')
     found = client.get(f"/v1/train/runs/{run_id}/system").json()
     assert [each["cpuPercent"] for each in found["points"]] == [5]
+
+
+@pytest.mark.parametrize(("at", "shown"), [(1e300, "9999"), (-1e300, "0001"), (float("nan"), None), (0.0, "1970")])
+def test_a_time_that_is_none_does_not_take_the_page_away(client, live, run_id, at, shown):
+    """A process of the run may write anything into the run's directory."""
+    sample = {"time": at, "cpuPercent": 5, "memoryBytes": 1, "processes": 1, "gpu": [], "cores": 2,
+              "memoryTotal": 9, "load": 0.5}  # fmt: skip
+    (live.data.run(run_id) / "system.jsonl").write_text(json.dumps(sample) + "\n")
+    found = client.get(f"/v1/train/runs/{run_id}/system")
+    assert found.status_code == 200
+    assert [each["time"][:4] for each in found.json()["points"]] == ([] if shown is None else [shown])

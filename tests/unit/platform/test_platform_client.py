@@ -10,6 +10,7 @@ import subprocess
 import sys
 import threading
 import time
+from functools import partial
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
@@ -17,7 +18,7 @@ import pytest
 
 from benchmax import config
 from benchmax.envs.base_env import BaseEnv
-from benchmax.errors import ConfigError, UsageError
+from benchmax.errors import ConfigError, DatasetError, UsageError
 from benchmax.platform.client import AsyncTrainerClient, RolloutClient, StorageClient, TrainerClient, ValidationResult
 from benchmax.platform.exceptions import (
     AuthenticationError,
@@ -29,9 +30,10 @@ from benchmax.platform.exceptions import (
 )
 from benchmax.platform.sdk import credentials, transport
 from benchmax.platform.sdk.rollout_client import ExampleValidation
+from benchmax.platform.sdk.static_export import export_static
 from benchmax.platform.training_run import upload_training_run
 from benchmax.platform.wire.launch_args import TABLE
-from benchmax.platform.wire.launches import WHEN_HIGH, LaunchArg, check_launch_args
+from benchmax.platform.wire.launches import WHEN_HIGH, LaunchArg, SftDataset, check_launch_args
 
 
 class Scripted:
@@ -138,6 +140,24 @@ def test_answers_become_errors_with_the_servers_words(scripted, trainer, status,
         trainer.list_runs()
     assert type(caught.value) is kind
     assert words in str(caught.value)
+
+
+@pytest.mark.parametrize("body", [{}, [], {"args": 5}, {"args": [{}]}, None])
+def test_an_answer_without_what_was_asked_for_is_an_error_of_the_sdk(scripted, trainer, body):
+    for call in (trainer.list_launch_args, lambda: trainer.launch_environment("math")):
+        scripted.script((200, body))
+        with pytest.raises(TrainerError, match="client and server fit together"):
+            call()
+    scripted.script((200, body))
+    with pytest.raises(JobLaunchError, match="client and server fit together"):
+        trainer.launch_training_run("simple", "a", "b", "c", "d")
+
+
+@pytest.mark.parametrize("address", ["http://[::1", "localhost:8321", "http://", "http://host:port", "/x"])
+def test_an_address_that_is_none_is_refused_at_once(address):
+    for kind in (TrainerClient, StorageClient, RolloutClient, AsyncTrainerClient):
+        with pytest.raises(TrainerError, match="not a web address"):
+            kind("sk_test", address)
 
 
 def test_errors_survive_pickling():
@@ -250,14 +270,57 @@ def test_examples_are_validated_with_one_retry_and_a_group(scripted, capsys):
     assert not ValidationResult()
 
 
+@pytest.mark.parametrize("value", [float("nan"), b"x", {1}, ...])
+def test_an_example_that_is_not_json_is_named_before_anything_is_sent(scripted, value):
+    with RolloutClient("sk_test", scripted.url) as client:
+        scripted.script()
+        for play in (client.stream_rollout, partial(client.run_group, samples=2)):
+            with pytest.raises(DatasetError, match=r"v: is .* not JSON"):
+                play({"v": value}, env_cls_path="c", env_metadata_path="m")
+            with pytest.raises(DatasetError, match="not an object"):
+                play([value], env_cls_path="c", env_metadata_path="m")
+    assert not scripted.seen
+
+
+def test_the_platforms_key_is_only_sent_to_the_platforms_model(scripted):
+    event = sse({"event": "rollout_completed", "success": True})
+    with RolloutClient("sk_test", scripted.url) as client:
+        for address in (f"{scripted.url}/v1", "http://[::1"):  # the latter is for the server to refuse
+            scripted.script((200, event))
+            client.stream_rollout({}, "c", "m", llm_base_url=address, llm_api_key="sk_test")
+        with pytest.raises(UsageError, match="not sent to elsewhere"):
+            client.stream_rollout({}, "c", "m", llm_base_url="https://elsewhere/v1", llm_api_key="sk_test")
+
+
+def test_rollouts_recorded_meanwhile_are_not_listed_twice(scripted, trainer, monkeypatch):
+    """A new one moves the last of each page to the next."""
+    monkeypatch.setattr("benchmax.platform.sdk.requests.rollouts.PAGE", 2)
+    pages = [["d", "c"], ["c", "b"], ["a"]]
+    scripted.script(*[(200, {"data": [{"id": each} for each in page]}) for page in pages])
+    assert [each["id"] for each in trainer.iter_rollouts("r")] == ["d", "c", "b", "a"]
+
+
+def test_a_supervised_launch_names_a_file_or_a_folder(scripted, trainer):
+    for path, dataset in {
+        "datasets/chats": {"path": "datasets/chats"},
+        "datasets/v1.2": {"path": "datasets/v1.2"},
+        "datasets/A.CSV": {"path": "datasets/A.CSV", "format": "csv"},
+    }.items():
+        scripted.script((200, {"runId": "run_1"}))
+        assert trainer.launch_sft_run(path) == "run_1"
+        assert json.loads(scripted.seen[0][3])["dataset"] == dataset
+        assert SftDataset.model_validate(dataset)
+
+
 def test_a_feed_that_breaks_goes_on_after_the_last_id(scripted, trainer, waits):
     scripted.script(
         (200, sse({"id": 4, "type": "points"}), {"Content-Length": "999", "Connection": "close"}),
+        (503, {"error": "the server starts again"}),
         (200, sse({"id": 5, "type": "points"})),
         (200, sse({"id": 7, "type": "points"}, {"type": "end"})),
     )
     assert [event["id"] for event in trainer.stream_run("r")] == [4, 5, 7]
-    assert [seen[2]["last-event-id"] for seen in scripted.seen] == ["0", "4", "5"]
+    assert [seen[2]["last-event-id"] for seen in scripted.seen] == ["0", "4", "4", "5"]
     scripted.script(*[(200, b"")] * 6)
     with pytest.raises(TrainerError, match="broke off"):
         list(trainer.stream_run("r"))
@@ -271,6 +334,32 @@ def test_waiting_for_a_run_ends_or_times_out(scripted, trainer, monkeypatch):
     scripted.script((200, {"status": "pending"}))
     with pytest.raises(TimeoutError, match="still pending"):
         run.wait(seconds=0)
+
+
+def test_a_session_that_has_ended_is_closed_without_an_error(scripted, trainer):
+    scripted.script((201, {"id": "ses_1"}), (404, {"error": "There is no such session"}))
+    with trainer.playground("r") as session:
+        pass
+    assert [seen[0] for seen in scripted.seen] == ["POST", "DELETE"]
+    scripted.script((403, {"error": "not yours"}))
+    with pytest.raises(TrainerError, match="not yours"):
+        session.close()
+
+
+def test_a_wait_outlasts_a_restart_of_the_platform(scripted, trainer, waits, monkeypatch):
+    run, busy = trainer.run("r"), (503, {"error": "restarting"})
+    scripted.script((200, {"status": "active"}), *[busy] * 6, (200, {"status": "complete"}))
+    assert run.wait() == "complete"
+    scripted.script(*[busy] * 3)
+    with pytest.raises(TrainerError, match="restarting"):
+        run.wait()  # it has never answered
+    scripted.script((200, {"status": "active"}), (404, {"error": "no such run"}))
+    with pytest.raises(TrainerError, match="no such run"):
+        run.wait()
+    monkeypatch.setattr(transport, "AWAY_SECONDS", 0.0)
+    scripted.script((200, {"status": "active"}), *[busy] * 3)
+    with pytest.raises(TrainerError, match="restarting"):
+        run.wait()
 
 
 # Where and who
@@ -319,6 +408,23 @@ def test_a_login_that_is_refused_or_late_says_so(scripted, monkeypatch, tmp_path
         credentials.login(scripted.url, say=lambda _: None, sleep=slept.append)
     with pytest.raises(TrainerError, match="Cannot reach"):
         credentials.login("http://127.0.0.1:9", say=lambda _: None)
+
+
+def test_a_sign_in_needs_no_more_than_the_standard_asks_of_a_server(scripted, monkeypatch, tmp_path):
+    """RFC 8628: `verification_uri_complete` and `interval` are optional."""
+    monkeypatch.setenv("BENCHMAX_CREDENTIALS_PATH", str(tmp_path / "session.json"))
+    code = {"device_code": "d", "user_code": "ABC", "verification_uri": "http://page", "expires_in": 60}
+    for more in ({}, {"verification_uri_complete": None, "interval": None}):
+        said = []
+        scripted.script((200, code | more), (200, {"access_token": "t"}))
+        credentials.login(scripted.url, say=said.append, sleep=lambda seconds: None)
+        assert said == ["Open http://page and confirm the code ABC."]
+    scripted.script((200, {"user_code": "ABC"}))
+    with pytest.raises(TrainerError, match="without device_code"):
+        credentials.login(scripted.url)
+    credentials.write_castform_session({"url": f"{scripted.url}/", "access_token": "s"})
+    scripted.script((200, {"token": "bearer"}))
+    assert credentials.bearer(None, None, scripted.url) == "bearer"
 
 
 def test_a_platform_that_is_not_there_is_told_without_the_trace_of_the_library():
@@ -481,3 +587,17 @@ class Answer:
 
     def json(self):
         return {"token": "a-bearer"}
+
+
+def test_a_folder_in_use_is_refused_before_anything_is_asked(scripted, trainer, tmp_path):
+    file, console = tmp_path / "file", tmp_path / "console"
+    file.write_text("")
+    console.mkdir()
+    (console / "console.js").write_text("")
+    for taken in (file, console):
+        with pytest.raises(UsageError, match="is not empty"):
+            export_static(trainer, "run_1", taken, console=console)
+        with pytest.raises(UsageError, match="is not empty"):
+            trainer.download_checkpoint("run_1", taken)
+    with TrainerClient("sk_test", "http://127.0.0.1:9") as gone, pytest.raises(TrainerError, match="Cannot reach"):
+        gone.download_checkpoint("run_1", tmp_path / "new")

@@ -19,6 +19,7 @@ from benchmax.cli.platform import up as platform_commands
 from benchmax.errors import ConfigError, UsageError
 from benchmax.files import logs
 from benchmax.files.atomic import write_text
+from benchmax.platform.server.downloads import attachment
 from benchmax.platform.server.error_responses import Refused
 from benchmax.platform.server.security.rate_limits import Limiter
 from benchmax.platform.server.services.response_cache import ResponseCache
@@ -233,3 +234,8 @@ def test_a_job_dropped_by_its_kind_leaves_the_others(store):
         jobs.enqueue(session, run.id, kind="eval", eval_id="evl_1")
         assert jobs.drop_queued(session, run.id, kind="train") == 1
         assert {job.kind: job.state for job in session.query(Job)} == {"train": "done", "eval": "queued"}
+
+
+def test_a_download_keeps_its_suffix_however_long_the_name_of_its_run():
+    assert attachment("run" * 100 + "-step-4-merged.tar")["Content-Disposition"].endswith('runrun-step-4-merged.tar"')
+    assert attachment("/../a b")["Content-Disposition"] == 'attachment; filename="ab"'

@@ -11,6 +11,8 @@ from benchmax.doctor import CHECKS
 from benchmax.envs.datasets import write_jsonl
 from benchmax.envs.types import ToolDefinition
 from benchmax.errors import UsageError
+from benchmax.platform import validation
+from benchmax.platform.client import ExampleValidation, ValidationResult
 from benchmax.platform.validation import (
     ValidationReport,
     assert_group_reward_contract,
@@ -134,6 +136,35 @@ def test_a_missing_system_prompt_is_said_and_few_rows_are_too() -> None:
     assert report.diagnosis is not None
     assert {finding.check for finding in report.diagnosis.warnings} == {"system-prompt-missing", "too-few-rows"}
     assert report
+
+
+class Played:
+    """A platform on which every example passes."""
+
+    def __init__(self, *_: object) -> None:
+        pass
+
+    def __enter__(self) -> Played:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        pass
+
+    def validate_examples(self, rows: list[object], **_: object) -> ValidationResult:
+        assert rows == ROWS[: len(rows)]
+        return ValidationResult([ExampleValidation(index, True) for index in range(len(rows))])
+
+
+def test_rows_that_can_be_read_once_are_checked_here_and_on_the_platform(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(validation, "RolloutClient", Played)
+    report = validate_env(MyEnv, None, iter(ROWS[:16]), iter(ROWS[16:]), api_key="sk_x", remote_examples=18)
+    assert (report.local_ok, report.remote_ok, len(report.remote["examples"])) == (True, True, 18)
+    report = validate_env(MyEnv, None, [], local=False)
+    assert not report
+    assert "There are no rows to play" in report.remote["error"]
+    assert "There are no rows to play" in capsys.readouterr().out
 
 
 def test_a_platform_that_does_not_answer_fails_the_remote_part(capsys: pytest.CaptureFixture[str]) -> None:

@@ -8,6 +8,7 @@ from pydantic import ValidationError
 from benchmax.platform.server.services.wire_shapes import shape
 from benchmax.platform.store.tables import ApiKey, Event, RolloutRow, User
 from benchmax.platform.wire.accounts import KeyInfo, NewKey
+from benchmax.platform.wire.corpora import ChunkBody
 from benchmax.platform.wire.rollouts import RolloutItem
 from benchmax.platform.wire.runs import RunEvent
 
@@ -33,3 +34,12 @@ def test_what_is_given_is_shown_in_place_of_the_column():
 def test_a_field_without_a_column_must_be_given():
     with pytest.raises(ValidationError, match="prefix"):
         shape(KeyInfo, User(id="usr_1"), revoked=False)
+
+
+@pytest.mark.parametrize("text", ["\\u0000", "\\\\u0000", 'a "\\u0000" \n'])
+def test_a_zero_byte_that_is_only_spelled_out_is_text(text):
+    assert ChunkBody(content=text, metadata={text: [text]}).content == text
+    with pytest.raises(ValidationError, match="zero bytes"):
+        ChunkBody(content=f"{text}\0")
+    with pytest.raises(ValidationError, match="zero bytes"):
+        ChunkBody(content="", metadata={"a": f"{text}\\\0"})

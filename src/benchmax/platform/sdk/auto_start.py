@@ -1,4 +1,4 @@
-"""The platform on this machine, which a client starts in the background when nobody named another."""
+"""The platform on this machine, which a client starts in the background when no other is named."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def this_machine_url() -> str:
         return url
     if config.setting("NO_AUTO_START"):
         raise ConfigError(
-            f"No platform runs on {data_dir()}, and BENCHMAX_NO_AUTO_START forbids to start one. Run `benchmax up`, "
+            f"No platform runs on {data_dir()}, and BENCHMAX_NO_AUTO_START forbids starting one. Run `benchmax up`, "
             "or name a platform with CASTFORM_PLATFORM_URL."
         )
     if extras.missing("platform"):
@@ -46,7 +46,7 @@ def local_url() -> str | None:
 
 
 def answers(url: str) -> bool:
-    """Whether anybody listens at an address."""
+    """Whether a server listens at an address."""
     try:
         with socket.create_connection(origin(url)[1:], timeout=1.0):
             return True

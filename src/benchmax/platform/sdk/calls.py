@@ -55,7 +55,7 @@ class EventStream:
     timeout: float | None = None
     """Seconds without a byte; None: the client's."""
     broken: type[TrainerError] = TrainerError
-    """Raised when the connection is lost, or what comes is not JSON."""
+    """Raised when the connection is lost, or an event is not JSON."""
     refused: Callable[[int], type[TrainerError]] | None = None
     """The exception for an HTTP status that is no success."""
 
@@ -90,6 +90,8 @@ def iterate_blocking(items: AsyncGenerator[T]) -> Generator[T]:
 
 # Reading answers
 
+FIT = "Check that client and server fit together."
+
 
 def as_is(found: Any) -> Any:
     return found
@@ -97,7 +99,7 @@ def as_is(found: Any) -> Any:
 
 def as_object(found: Any) -> Row:
     if not isinstance(found, dict):
-        raise TrainerError("The platform's answer is not an object. Check that client and server fit together.")
+        raise TrainerError(f"The platform's answer is not an object. {FIT}")
     return found
 
 
@@ -109,7 +111,7 @@ def rows_in(*envelopes: str) -> Callable[[Any], list[Row]]:
             if isinstance(found, dict) and isinstance(found.get(name), list):
                 found = found[name]
         if not isinstance(found, list):
-            raise TrainerError("The platform's answer is not a list. Check that client and server fit together.")
+            raise TrainerError(f"The platform's answer is not a list. {FIT}")
         return found
 
     return read
@@ -127,7 +129,7 @@ def post(path: str, body: Any = None) -> Request[Row]:
 
 
 def post_for(name: str, path: str, body: Any) -> Request[str]:
-    """A POST of whose answer only the text under `name` matters, such as the id of what was made."""
+    """A POST that returns one text of its answer, such as the id of what was created."""
     return Request("POST", path, lambda found: str(as_object(found)[name]), json=body)
 
 

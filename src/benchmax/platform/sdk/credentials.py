@@ -21,6 +21,7 @@ from benchmax.config import env_token as env_token
 from benchmax.config import resolve_judge_key as resolve_judge_key
 from benchmax.errors import ConfigError
 from benchmax.files.atomic import read_object, write_text
+from benchmax.net.origins import PORTS, origin
 from benchmax.platform.sdk.auto_start import local_url, this_machine_url
 from benchmax.platform.sdk.exceptions import AuthenticationError, DeviceAuthError, TrainerError
 from benchmax.platform.wire.values import DEVICE_GRANT
@@ -29,7 +30,7 @@ TokenProvider: TypeAlias = Callable[[], str]
 
 CLIENT_ID = "castform-cli"
 _BEARER_SECONDS = 60.0
-"""A sign-in's bearer is used again for so long; platforms let it live for minutes."""
+"""How long the bearer of a sign-in is reused; platforms let it live for minutes."""
 _bearers: dict[tuple[str, str], tuple[str, float]] = {}
 _NO_KEY = (
     "There is no API key. Set CASTFORM_API_KEY (or BENCHMAX_API_KEY), pass api_key=…, or sign in with `benchmax login`."
@@ -41,7 +42,14 @@ def base_url(given: str | None = None) -> str:
 
     A service elsewhere is only used when it was named.
     """
-    return given.rstrip("/") if given else named_url() or this_machine_url()
+    return _web_address(given) if given else named_url() or this_machine_url()
+
+
+def _web_address(given: str) -> str:
+    found = origin(given)
+    if found.scheme not in PORTS or not found.host:
+        raise TrainerError(f"{given!r} is not a web address. Check the spelling: https://host or http://host:port.")
+    return given.rstrip("/")
 
 
 def named_url() -> str | None:
@@ -72,7 +80,7 @@ def key_variable() -> str | None:
 
 
 def _sendable(token: str) -> str:
-    """A key that a header can hold; the refusal never shows it."""
+    """The key, if a header can hold it; the error message never shows it."""
     if token.isascii() and token.isprintable() and " " not in token:
         return token
     wrong = "letters that no key has (not ASCII)" if not token.isascii() else "a line break, blank or control character"
@@ -100,7 +108,7 @@ def resolve_token_provider(
 
 
 def _local_key(platform: str) -> str | None:
-    """The local server's key; it is given to no other address."""
+    """The local server's key; it is sent to no other address."""
     path = data_dir() / "credentials.json"
     kept = read_object(path)
     if not kept or not _private(path):
@@ -131,7 +139,7 @@ def _session_token(platform: str) -> str | None:
     path = credentials_path()
     kept = read_object(path)
     token = kept.get("access_token")
-    if not token or kept.get("url", config.hosted_url()) != platform:
+    if not token or str(kept.get("url") or config.hosted_url()).rstrip("/") != platform:
         return None
     if not _private(path):
         raise ConfigError(f"{path} can be read by others. Run `chmod 600 {path}`, or sign in again.")
@@ -139,14 +147,14 @@ def _session_token(platform: str) -> str | None:
 
 
 def _exchanged(auth: str, session: str) -> str:
-    """The bearer for a sign-in; kept for a while, so that not every request takes a second one."""
+    """The bearer for a sign-in; kept for a while, so that not every request needs a second one."""
     bearer, until = _bearers.get((auth, session), ("", 0.0))
     if time.monotonic() < until:
         return bearer
     answer = _request("GET", f"{auth}/api/auth/token", headers={"Authorization": f"Bearer {session}"})
     if answer.status_code != 200:
         raise AuthenticationError("Your sign-in has ended. Run `benchmax login` again.", 401)
-    bearer = str(_object(answer)["token"])
+    bearer = str(_object(answer, "token")["token"])
     _bearers[auth, session] = bearer, time.monotonic() + _BEARER_SECONDS
     return bearer
 
@@ -162,15 +170,17 @@ def login(
     platform = base_url(platform)
     auth = auth_base(platform)
     code = request_device_code(auth)
-    say(f"Open {code['verification_uri_complete']} and confirm the code {code['user_code']}.")
+    page = code.get("verification_uri_complete") or code["verification_uri"]  # the former is optional
+    say(f"Open {page} and confirm the code {code['user_code']}.")
     if open_page is not None and not config.setting("NO_BROWSER"):
-        open_page(code["verification_uri_complete"])
+        open_page(page)
     return keep_session(platform, poll_for_token(code, auth, sleep=sleep))
 
 
 def request_device_code(auth: str | None = None) -> dict[str, Any]:
     """Begin a sign-in by device code: the code to confirm, and where."""
-    return _post(f"{auth or auth_base(base_url())}/api/auth/device/code", {"client_id": CLIENT_ID})
+    address = f"{auth or auth_base(base_url())}/api/auth/device/code"
+    return _post(address, {"client_id": CLIENT_ID}, "device_code", "user_code")
 
 
 def poll_for_token(
@@ -178,8 +188,8 @@ def poll_for_token(
 ) -> str:
     """Wait until the code is confirmed; returns the token. DeviceAuthError when it is not."""
     body = {"grant_type": DEVICE_GRANT, "device_code": code["device_code"], "client_id": CLIENT_ID}
-    interval = float(code.get("interval", 5))
-    deadline = time.monotonic() + float(code.get("expires_in", 1800))
+    interval = float(code.get("interval") or 5)
+    deadline = time.monotonic() + float(code.get("expires_in") or 1800)
     while time.monotonic() < deadline:
         sleep(interval)
         answer = _post(f"{auth or auth_base(base_url())}/api/auth/device/token", body, also=400)
@@ -204,7 +214,7 @@ clear_castform_session = logout
 
 
 def ensure_session(interactive: bool | None = None) -> str:
-    """A token, signing in first when there is none and someone is there to do it."""
+    """A token; without one, sign in first, provided that a person can do it."""
     try:
         return platform_bearer()
     except AuthenticationError:
@@ -239,21 +249,23 @@ def _private(path: Path) -> bool:
     return not stat.S_IMODE(path.stat().st_mode) & 0o077
 
 
-def _post(url: str, body: dict[str, Any], also: int = 200) -> dict[str, Any]:
+def _post(url: str, body: dict[str, Any], *needed: str, also: int = 200) -> dict[str, Any]:
     answer = _request("POST", url, json=body)
     if answer.status_code not in (200, 201, also):
         raise TrainerError(f"{_host(url)} answered {answer.status_code}. Check the address.", answer.status_code)
-    return _object(answer)
+    return _object(answer, *needed)
 
 
-def _object(answer: Any) -> dict[str, Any]:
-    """The answer's JSON object; something else comes from a server that is no platform."""
+def _object(answer: Any, *needed: str) -> dict[str, Any]:
+    """The answer's JSON object with the fields that are needed; a server that sends anything else is no platform."""
     try:
         found = answer.json()
     except ValueError:
         found = None
     if not isinstance(found, dict):
         raise TrainerError(f"{_host(str(answer.url))} is no platform: its answer is not JSON. Check the address.")
+    if missing := [name for name in needed if name not in found]:
+        raise TrainerError(f"{_host(str(answer.url))} answered without {', '.join(missing)}. Check the address.")
     return found
 
 
@@ -263,7 +275,7 @@ def _host(url: str) -> str:
 
 
 def _by_profile() -> str:
-    """That the address comes from a profile, where it does."""
+    """A clause that says which profile the address comes from; empty when it comes from none."""
     name = profiles.profile_name()
     if not name:
         return ""

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from benchmax.platform.sdk.transport import Exchange
 
 _TABLE_COLUMNS = 120
-"""In a narrower terminal a table cannot be read."""
+"""A narrower terminal makes the table unreadable."""
 
 
 async def print_launch_args(exchange: Exchange) -> None:

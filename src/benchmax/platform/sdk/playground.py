@@ -73,8 +73,8 @@ class PlaygroundSession:
         yield from iterate_blocking(_say(self._client._exchange, self.id, text, temperature, max_tokens, seed))
 
     def close(self) -> None:
-        """End the session and its processes."""
-        run_blocking(self._client._exchange.ask(delete(f"{_PATH}/{self.id}")))
+        """End the session and its processes, unless it has ended."""
+        run_blocking(_close(self._client._exchange, self.id))
 
     def __enter__(self) -> Self:
         return self
@@ -129,8 +129,8 @@ class AsyncPlaygroundSession:
                 yield event
 
     async def aclose(self) -> None:
-        """End the session and its processes."""
-        await self._client._exchange.ask(delete(f"{_PATH}/{self.id}"))
+        """End the session and its processes, unless it has ended."""
+        await _close(self._client._exchange, self.id)
 
     async def __aenter__(self) -> Self:
         return self
@@ -149,6 +149,14 @@ def _open(run_id: str, checkpoint: str, environment: bool, example_id: str | Non
 
 def _info(session_id: str) -> Request[Row]:
     return get(f"{_PATH}/{session_id}", as_object)
+
+
+async def _close(exchange: Exchange, session_id: str) -> None:
+    try:
+        await exchange.ask(delete(f"{_PATH}/{session_id}"))
+    except TrainerError as error:
+        if error.status_code != 404:  # the platform forgets sessions some time after their end
+            raise
 
 
 async def _wait(exchange: Exchange, session_id: str, seconds: float, poll: float) -> Row:

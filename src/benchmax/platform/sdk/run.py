@@ -37,7 +37,7 @@ class _Run:
 
 
 class TrainingRun(_Run):
-    """One run. Attributes are asked for when they are read."""
+    """One run. Each read of an attribute is a request."""
 
     _client: TrainerClient
 

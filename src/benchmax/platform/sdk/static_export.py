@@ -1,6 +1,6 @@
 """A run as one folder that opens without a server: from a disk, or from any host of plain files.
 
-A page opened from a disk may load scripts but not fetch. So everything the console would ask for is written as scripts:
+A page opened from a disk may load scripts but not fetch. So everything the console would fetch is written as scripts:
 `data/run.js` has the run, its charts and the index of its rollouts, `data/rollouts-N.js` some whole rollouts each. The
 console beside them (built as one script) answers itself from these.
 """
@@ -15,7 +15,8 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from benchmax.errors import NotFoundError, UsageError
+from benchmax.errors import NotFoundError
+from benchmax.files.atomic import refuse_filled
 from benchmax.platform.sdk.exceptions import TrainerError
 
 if TYPE_CHECKING:
@@ -64,8 +65,7 @@ def export_static(
     built = console or CONSOLE
     if not (built / "console.js").is_file():
         raise NotFoundError("The web console is not built, and a saved run needs it. Build it first: make console")
-    if folder.exists() and any(folder.iterdir()):
-        raise UsageError(f"{folder} is not empty. Give a folder that does not exist yet.")
+    refuse_filled(folder)
     answers = _answers(client, run_id)
     found = {name: list(items) for name, items in _indexes(client, run_id, answers)}
     total = sum(len(items) for items in found.values())

@@ -19,12 +19,14 @@ from typing import IO, Any, Self, TypeAlias, TypeVar
 from benchmax import retries
 from benchmax.net.sse import read_events
 from benchmax.platform.sdk import credentials
-from benchmax.platform.sdk.calls import EventStream, Request, Row, as_is, run_blocking
+from benchmax.platform.sdk.calls import FIT, EventStream, Request, Row, as_is, run_blocking
 from benchmax.platform.sdk.credentials import TokenProvider
 from benchmax.platform.sdk.exceptions import AuthenticationError, TrainerError
 
 TRIES = 3
 BUDGET_SECONDS = 30.0
+AWAY_SECONDS = 60.0
+"""How long a poll continues without an answer."""
 _DOWNLOAD_SECONDS = 120.0
 _PIECE_BYTES = 1 << 20
 
@@ -117,7 +119,10 @@ class Exchange:
                 f"{self.base_url} answered something that is not JSON. Check the platform's address.",
                 answer.status_code,
             ) from None
-        return request.parse(found)
+        try:
+            return request.parse(found)
+        except (LookupError, TypeError):
+            raise TrainerError(f"The platform's answer is incomplete. {FIT}", answer.status_code) from None
 
     async def pause(self, seconds: float) -> None:
         """Wait."""
@@ -126,18 +131,30 @@ class Exchange:
     async def poll(
         self, request: Request[T], done: Callable[[T], bool], every: float, seconds: float = float("inf")
     ) -> T:
-        """Ask until the answer is `done`, every so often; returns the latest answer when `seconds` are over."""
+        """Repeat a request until its answer is `done`; returns the latest answer when `seconds` are over.
+
+        A server that has answered once may be away for a while, as when it restarts.
+        """
         deadline = time.monotonic() + seconds
-        while not done(found := await self.ask(request)) and time.monotonic() + every <= deadline:
+        found = await self.ask(request)
+        answered = time.monotonic()
+        while not done(found) and time.monotonic() + every <= deadline:
             await self.pause(every)
+            try:
+                found = await self.ask(request)
+                answered = time.monotonic()
+            except TrainerError as error:
+                away = error.status_code is None or error.status_code in retries.BUSY
+                if not away or time.monotonic() - answered > AWAY_SECONDS:
+                    raise
         return found
 
     async def in_thread(self, function: Callable[[], T]) -> T:
-        """Call a function that computes or uses the disk; in async code, in a thread."""
+        """Call a function that computes or reads files; in async code, in a thread."""
         return await self._backend.in_thread(function)
 
     async def token(self) -> str | None:
-        """The key that the platform is sent; None if there is none."""
+        """The key to send to the platform; None if there is none."""
         try:
             return await self.in_thread(self._find_token)  # a sign-in's token is fetched from the platform
         except AuthenticationError:
@@ -166,6 +183,8 @@ class Exchange:
                 with open(file, "wb") as out:  # noqa: ASYNC230 - the pieces are small
                     async for piece in self._backend.pieces(answer, _PIECE_BYTES):
                         out.write(piece)
+        except _httpx().ConnectError as error:
+            raise self._unreachable(error) from error
         except _httpx().TransportError as error:
             raise TrainerError(f"The download from {self.base_url} broke off: {error!r}. Try it again.") from error
         return True
@@ -223,7 +242,7 @@ class Exchange:
 
 
 class Endpoint:
-    """What both connections know: the platform's address, and how to find the key for it."""
+    """What both connections share: the platform's address, and how to find the key for it."""
 
     _backend_kind: type[_Backend]
 
@@ -265,9 +284,6 @@ class Connection(Endpoint):
     def _get(self, route: str, /, **params: Any) -> Any:
         return run_blocking(self._exchange.ask(Request("GET", route, as_is, params)))
 
-    def _json(self, method: str, path: str, *, json: Any = None) -> Any:
-        return run_blocking(self._exchange.ask(Request(method, path, as_is, json=json)))
-
 
 class AsyncConnection(Endpoint):
     """The same for async code, on one event loop."""
@@ -285,7 +301,7 @@ class AsyncConnection(Endpoint):
 
 
 def failure(answer: Any, kinds: Callable[[int], type[TrainerError]] | None = None) -> TrainerError:
-    """An answer that is no success, as an exception with the server's message."""
+    """The exception for an answer that is not a success, with the server's message."""
     status: int = answer.status_code
     text = error_text(answer)
     if status == 401:
@@ -303,7 +319,7 @@ def error_text(answer: Any) -> str:
 
 
 def _httpx() -> Any:
-    """Imported when a client is made: who only imports the SDK does not wait for it."""
+    """Imported when a client is created, so that importing the SDK stays fast."""
     import httpx2
 
     return httpx2

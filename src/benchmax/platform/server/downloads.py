@@ -7,8 +7,8 @@ from urllib.parse import quote
 
 
 def attachment(name: str) -> dict[str, Any]:
-    """Headers of a download: never shown inline, whatever is in it."""
-    safe = "".join(letter for letter in name if letter.isalnum() or letter in "._-")[:100] or "file"
+    """Headers of a download: never shown inline, whatever is in it. A long name loses its beginning, not its suffix."""
+    safe = "".join(letter for letter in name if letter.isalnum() or letter in "._-")[-100:].lstrip(".-") or "file"
     plain = safe.encode("ascii", "ignore").decode().lstrip(".-") or "file"
     said = f'attachment; filename="{plain}"'
     if plain != safe:

@@ -13,9 +13,16 @@ from pydantic.alias_generators import to_camel
 from benchmax import limits
 from benchmax.envs.datasets.rows import deeper
 
-Time = Annotated[
-    float, PlainSerializer(lambda at: datetime.fromtimestamp(at, UTC).isoformat().replace("+00:00", "Z"), str)
-]
+_FIRST_TIME, _LAST_TIME = (datetime(year, 1, 1, tzinfo=UTC).timestamp() for year in (1, 9999))
+
+
+def _iso(at: float) -> str:
+    """A time in ISO 8601; a process may have written one that is out of range, which becomes the first or the last."""
+    within = min(max(at, _FIRST_TIME), _LAST_TIME)
+    return datetime.fromtimestamp(within, UTC).isoformat().replace("+00:00", "Z")
+
+
+Time = Annotated[float, Field(allow_inf_nan=False), PlainSerializer(_iso, str)]
 
 
 def _storable(value: dict[str, Any]) -> dict[str, Any]:
@@ -24,7 +31,7 @@ def _storable(value: dict[str, Any]) -> dict[str, Any]:
         raise ValueError(f"it is nested deeper than {limits.JSON_DEPTH} levels. Make it flatter.")
     text = json.dumps(value, ensure_ascii=False, allow_nan=False)
     text.encode()
-    if "\\u0000" in text:
+    if "\\u0000" in text.replace("\\\\", ""):  # after an escaped backslash, u0000 is plain text
         raise ValueError("zero bytes cannot be stored")
     return value
 

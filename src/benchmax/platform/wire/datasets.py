@@ -6,7 +6,17 @@ from typing import Any
 
 from pydantic import Field
 
+from benchmax.envs.datasets.readers import FORMATS
 from benchmax.platform.wire.base import JsonObject, Time, Wire
+
+UPLOAD_TYPES = {
+    **{suffix: known.mime_type for suffix, known in FORMATS.items()},
+    ".yaml": "text/yaml",
+    ".yml": "text/yaml",
+    ".pkl": "application/octet-stream",
+    ".pickle": "application/octet-stream",
+}
+"""Suffixes of the files that can be uploaded, with their MIME types."""
 
 
 class UploadUrl(Wire):

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from benchmax.errors import UsageError
 from benchmax.files.archives import unpack_tar
+from benchmax.files.atomic import refuse_filled
 from benchmax.platform.sdk.calls import Request, Row, get, part_of_path, rows_in, run_path
 
 if TYPE_CHECKING:
@@ -28,10 +29,11 @@ async def download_checkpoint(
 ) -> str:
     """Write a checkpoint's model (`merged`) or LoRA adapter (`adapter`) into a folder; returns the checkpoint's name.
 
-    The platform makes it when it is first asked for, which takes a while.
+    The platform makes the file on the first request, which takes a while.
     """
     folder = Path(out)
-    _make_room(folder)
+    refuse_filled(folder)
+    folder.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(prefix=".benchmax-", dir=folder.parent) as work:
         tar = Path(work) / "checkpoint.tar"
         path = run_path(run_id, f"checkpoints/{part_of_path(checkpoint)}/download?format={format}&wait=30")
@@ -39,12 +41,6 @@ async def download_checkpoint(
             await exchange.pause(POLL_SECONDS)
         top = await exchange.in_thread(lambda: _unpack(tar, Path(work) / "files", folder))
     return top.removesuffix(f"-{format}")
-
-
-def _make_room(folder: Path) -> None:
-    if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
-        raise UsageError(f"{folder} is not empty. Choose another folder, or remove it first.")
-    folder.parent.mkdir(parents=True, exist_ok=True)
 
 
 def _unpack(tar: Path, work: Path, folder: Path) -> str:

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 POLL_SECONDS = 1.0
 _MODELS = ("base", "checkpoint", "endpoint")
-"""How a model to be evaluated begins."""
+"""Prefixes of a model that can be evaluated."""
 
 
 async def compare_run(
@@ -23,8 +23,8 @@ async def compare_run(
 ) -> Row:
     """`{verdict, examples, run, other, delta, low, high, components, pairs}` on the held-out rows, worst pair first.
 
-    `other` is `base`, `checkpoint:NAME`, `endpoint:ID`, or the id of an eval or of another run. An evaluation that is
-    missing is made first, and `say` is told.
+    `other` is `base`, `checkpoint:NAME`, `endpoint:ID`, or the id of an eval or of another run. A missing
+    evaluation is started first, which `say` reports.
     """
     side = await _other_side(exchange, run_id, other, say)
     found = _paired(await get_whole_comparison(exchange, run_id, **side))
@@ -40,7 +40,7 @@ async def _other_side(exchange: Exchange, run_id: str, other: str, say: Callable
 
 
 async def _is_run(exchange: Exchange, other: str) -> bool:
-    """Whether a run is meant that can be seen, archived ones too."""
+    """Whether `other` is the id of a run that the caller may see, archived or not."""
     if other.partition(":")[0] in _MODELS:
         return False
     try:

@@ -1,4 +1,4 @@
-"""Launching runs, and what they may be asked for."""
+"""Launching runs, and the launch arguments."""
 
 from __future__ import annotations
 
@@ -6,12 +6,13 @@ import sys
 import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass
-from pathlib import Path
+from pathlib import PurePosixPath
 from typing import TYPE_CHECKING, Any
 
 from benchmax import config
+from benchmax.envs.datasets.readers import FORMATS
 from benchmax.errors import UsageError
-from benchmax.platform.sdk.calls import Request, Row, get, post, post_for, run_path
+from benchmax.platform.sdk.calls import Request, Row, as_object, get, post_for, run_path
 from benchmax.platform.sdk.exceptions import JobLaunchError, TrainerError
 from benchmax.platform.sdk.requests.runs import page_url
 
@@ -38,7 +39,7 @@ class LaunchArgSpec:
 
 
 def list_launch_args() -> Request[list[LaunchArgSpec]]:
-    """What a run can be asked for, with defaults and ranges."""
+    """The launch arguments, with defaults and ranges."""
     return get("/v1/train/launch-args", lambda found: [_spec(arg) for arg in found["args"]])
 
 
@@ -76,7 +77,7 @@ async def launch_training_run(
 
 
 def _depth_of_the_sdk() -> int:
-    """How far above the caller of this the SDK was called; that differs between a blocking and an async client."""
+    """How many frames up the SDK was called; the number differs between a blocking and an async client."""
     depth, frame = 0, sys._getframe(1)
     while frame.f_back and frame.f_globals["__name__"].startswith("benchmax.platform.sdk."):
         depth, frame = depth + 1, frame.f_back
@@ -109,11 +110,15 @@ async def queue_run(
     if extra_secrets:
         body["extraSecrets"] = dict(extra_secrets)
     try:
-        launched = await exchange.ask(post(_LAUNCH, body))
+        return await exchange.ask(Request("POST", _LAUNCH, _launched, json=body))
     except TrainerError as error:
         if type(error) is not TrainerError:
             raise
         raise JobLaunchError(str(error), error.status_code) from None
+
+
+def _launched(found: Any) -> tuple[str, list[str]]:
+    launched = as_object(found)
     return str(launched["runId"]), list(launched.get("warnings") or ())
 
 
@@ -139,10 +144,11 @@ def launch_sft_run(
     launcher_args: Mapping[str, Any] | None = None,
     eval_rows: int = 0,
 ) -> Request[str]:
-    """Launch a supervised run on uploaded chats; returns its id."""
+    """Launch a supervised run on uploaded chats, one file or a folder of two; returns the run's id."""
+    suffix = PurePosixPath(dataset_path).suffix.lower()
     body = {
         "name": name,
-        "dataset": {"path": dataset_path, "format": Path(dataset_path).suffix.removeprefix(".")},
+        "dataset": {"path": dataset_path} | ({"format": suffix.removeprefix(".")} if suffix in FORMATS else {}),
         "model": model,
         "args": dict(launcher_args or {}),
         "eval": {"rows": eval_rows},
@@ -153,6 +159,6 @@ def launch_sft_run(
 def fork_run(
     run_id: str, checkpoint: str = "best", *, name: str | None = None, launcher_args: Mapping[str, Any] | None = None
 ) -> Request[str]:
-    """Launch a run that begins with a checkpoint's weights; returns its id. Arguments that are named change."""
+    """Launch a run that begins with a checkpoint's weights; returns its id. `launcher_args` change arguments."""
     body = {"checkpoint": checkpoint, "name": name, "args": dict(launcher_args or {})}
     return post_for("runId", run_path(run_id, "fork"), body)

@@ -9,10 +9,11 @@ from contextlib import aclosing
 from dataclasses import dataclass, field
 from itertools import islice
 from typing import TYPE_CHECKING, Any
-from urllib.parse import urlsplit
 
 from benchmax import config
+from benchmax.envs.datasets.load import jsonl_line
 from benchmax.errors import UsageError
+from benchmax.net.origins import origin
 from benchmax.platform.sdk.calls import EventStream, Row
 from benchmax.platform.sdk.exceptions import (
     AuthenticationError,
@@ -42,7 +43,7 @@ class ExampleValidation:
 
 @dataclass(slots=True)
 class ValidationResult:
-    """How all of them went; true when every part did."""
+    """How all examples went; truthy when every part passed."""
 
     examples: list[ExampleValidation] = field(default_factory=list)
     group_reward: ExampleValidation | None = None
@@ -79,7 +80,7 @@ async def stream_rollout(
     """Play one rollout; returns its last event, with `messages` when they were asked for."""
     body = {
         "standardized_example": None,
-        "raw_example": dict(raw_example),
+        "raw_example": json.loads(_json(raw_example)),
         "env": _env(env_cls_path, env_metadata_path, env_cls_bytes, env_metadata_bytes),
         "llm": await _llm(exchange, llm_base_url, llm_model, llm_api_key, llm_api_version),
         "options": {
@@ -118,7 +119,7 @@ async def run_group(
 ) -> list[Row]:
     """Play one example several times, scored as a group; returns one event for each sample."""
     body = {
-        "dataset_bytes": _base64(json.dumps(dict(example)).encode()),
+        "dataset_bytes": _base64(_json(example).encode()),
         "is_dataset_standardized": False,
         "concurrent_workers": 1,
         "env": _env(env_cls_path, env_metadata_path, env_cls_bytes, env_metadata_bytes),
@@ -208,10 +209,10 @@ async def _validate_group(
 async def _llm(exchange: Exchange, base_url: str | None, model: str, api_key: str, api_version: str) -> dict[str, str]:
     """The model to play; the platform's own key is never sent to another host."""
     known = await exchange.token()
-    own = {urlsplit(url).netloc for url in (exchange.base_url, config.llm_url(), config.platform_url())}
-    host = urlsplit(base_url or "").netloc
-    if host and api_key and host not in own and api_key == known:
-        raise UsageError(f"The platform's key is not sent to {host}. Give that host's own key.")
+    own = {origin(url) for url in (exchange.base_url, config.llm_url(), config.platform_url())}
+    there = origin(base_url or "")
+    if there.host and api_key and there not in own and api_key == known:
+        raise UsageError(f"The platform's key is not sent to {there.host}. Give that host's own key.")
     return {"base_url": base_url or "", "api_key": api_key, "model": model, "api-version": api_version}
 
 
@@ -242,6 +243,11 @@ def _env(cls_path: str | None, metadata_path: str | None, cls: bytes | None, met
     if cls_path and metadata_path:
         return {"env_cls_path": cls_path, "env_metadata_path": metadata_path}
     return {"env_cls_bytes": _base64(cls or b""), "env_metadata_bytes": _base64(metadata or b"")}
+
+
+def _json(example: Any) -> str:
+    """An example as JSON; DatasetError for what JSON cannot hold."""
+    return jsonl_line(dict(example) if isinstance(example, Mapping) else example)
 
 
 def _base64(content: bytes) -> str:

@@ -58,10 +58,13 @@ async def iter_rollouts(
 ) -> AsyncGenerator[Row]:
     """Index rows of all rollouts, newest step first."""
     page, more = 1, True
+    seen: set[str] = set()  # what is recorded meanwhile moves others to the next page
     while more:
         found = await exchange.ask(list_rollouts(run_id, mode=mode, page=page, external_eval_id=external_eval_id))
         for row in found:
-            yield row
+            if row["id"] not in seen:
+                yield row
+        seen.update(row["id"] for row in found)
         page, more = page + 1, len(found) == PAGE
 
 

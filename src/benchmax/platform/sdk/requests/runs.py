@@ -30,7 +30,7 @@ def page_url(base_url: str, run_id: str) -> str:
 
 
 async def list_runs(exchange: Exchange, *, include_config: bool = False) -> list[Row]:
-    """Your runs, all of them, newest first."""
+    """All your runs, newest first."""
     found: dict[str, Row] = {}
     while True:
         known = len(found)
@@ -57,7 +57,7 @@ def get_run_events(run_id: str) -> Request[list[Row]]:
 
 
 def get_run_scalars(run_id: str, mode: str) -> Request[dict[str, list[Row]]]:
-    """Metrics as `{name: [{step, value}]}`; `{}` for a mode there is not."""
+    """Metrics as `{name: [{step, value}]}`; `{}` for a mode that the run does not have."""
     return get(run_path(run_id, "scalars"), as_object, mode=mode)
 
 
@@ -124,16 +124,22 @@ async def stream_run(exchange: Exchange, run_id: str, last_event_id: int = 0) ->
                     last_event_id, lost = event["id"], 0
                     yield event
         lost += 1
-    raise TrainerError("The live feed broke off, and again when it was asked for anew. Try it later.")
+    raise TrainerError("The live feed broke off, and so did every attempt to resume it. Try again later.")
 
 
 class _FeedLost(TrainerError):
-    """The connection of a live feed is gone; another may take over."""
+    """The connection of a live feed is lost; the client opens another."""
 
 
 def _feed(run_id: str, last_event_id: int) -> EventStream:
     headers = {"Last-Event-ID": str(last_event_id)}
-    return EventStream("GET", run_path(run_id, "stream"), headers=headers, timeout=_FEED_SECONDS, broken=_FeedLost)
+    return EventStream(
+        "GET", run_path(run_id, "stream"), headers=headers, timeout=_FEED_SECONDS, broken=_FeedLost, refused=_not_fed
+    )
+
+
+def _not_fed(status: int) -> type[TrainerError]:
+    return _FeedLost if status in retries.BUSY else TrainerError
 
 
 def change_run(run_id: str, **changes: Any) -> Request[Row]:

@@ -1,4 +1,4 @@
-"""Uploaded files, and uploading them: an address for each try, and the file sent there."""
+"""Uploaded files, and uploading them: each attempt asks for an address and sends the file there."""
 
 from __future__ import annotations
 
@@ -8,22 +8,14 @@ from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import IO, TYPE_CHECKING
 
-from benchmax.envs.datasets.readers import FORMATS
 from benchmax.errors import UsageError
 from benchmax.platform.sdk.calls import Request, Row, as_object, get, rows_in
 from benchmax.platform.sdk.exceptions import TrainerError
+from benchmax.platform.wire.datasets import UPLOAD_TYPES
 
 if TYPE_CHECKING:
     from benchmax.platform.sdk.transport import Exchange
 
-MIME_TYPES = {
-    **{suffix: known.mime_type for suffix, known in FORMATS.items()},
-    ".yaml": "text/yaml",
-    ".yml": "text/yaml",
-    ".pkl": "application/octet-stream",
-    ".pickle": "application/octet-stream",
-}
-"""Files that can be uploaded."""
 _TRIES = 3
 _RETRIED_STATUSES = (None, 408, 502, 503, 504)
 
@@ -49,9 +41,9 @@ async def upload_local_file(
 
 
 def _mime_type(file: Path) -> str:
-    known = MIME_TYPES.get(file.suffix.lower())
+    known = UPLOAD_TYPES.get(file.suffix.lower())
     if known is None:
-        raise UsageError(f"{file.name} is of a kind the platform does not take. Use {', '.join(MIME_TYPES)}.")
+        raise UsageError(f"{file.name} is of a kind the platform does not take. Use {', '.join(UPLOAD_TYPES)}.")
     if not file.is_file():
         raise FileNotFoundError(f"There is no file {file}. Check the path.")
     return known
@@ -64,7 +56,7 @@ async def _upload(
     open_content: Callable[[], AbstractContextManager[bytes | IO[bytes]]],
     minutes: int | None,
 ) -> Row:
-    """Ask for an address and send the file there; an address works once, so each try has its own."""
+    """Ask for an address and send the file there; an address works once, so each attempt has its own."""
     query = {"path": path, "mimeType": mime_type, "expiresInMinutes": minutes}
     for left in reversed(range(_TRIES)):
         permit = await exchange.ask(get("/v1/storage/upload-url", as_object, **query))

@@ -152,6 +152,8 @@ def _reader(services: Services, caller: Principal, environment: str | None) -> s
 def _path(name: str) -> str:
     """`datasets/<name>`, of letters that are safe in a path."""
     plain = re.sub(r"[^A-Za-z0-9._-]+", "-", name).strip("-.")
+    if f".{plain.lower()}" in FORMATS:  # nothing but the suffix is left
+        raise UsageError(f"{name!r} has no letter from a to z and no digit before its suffix. Choose another name.")
     dataset_files.check_suffix(plain[-80:])
     return blobs.check_path(f"datasets/{plain}")
 
@@ -172,7 +174,7 @@ def add_row(services: Services, caller: Caller, body: RowRequest) -> RowAdded:
                 dataset_files.name(db, caller.user_id, target, sha256, size, count)
                 caller.note(db, "dataset.append", target, rows=count)
                 return RowAdded(path=target, rows=count)
-    raise Refused(409, "Others add rows to this dataset at the same time. Try again.")
+    raise Refused(409, "Other requests are adding rows to this dataset. Try again.")
 
 
 def _first_row(services: Services, caller: Principal, body: RowRequest) -> RowAdded:
@@ -187,7 +189,7 @@ def _first_row(services: Services, caller: Principal, body: RowRequest) -> RowAd
             dataset_files.name(db, caller.user_id, path, sha256, size, count)
             caller.note(db, "dataset.create", path, rows=count)
     if taken:
-        raise Refused(409, f"You have a dataset of the name {path}. Choose it to add the row, or give another name.")
+        raise Refused(409, f"You have a dataset named {path} already. Choose it to add the row, or give another name.")
     return RowAdded(path=path, rows=count)
 
 

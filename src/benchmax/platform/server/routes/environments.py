@@ -22,6 +22,7 @@ from benchmax.platform.store.tables import OneOffJob
 from benchmax.platform.wire import environments as wire
 
 router = Router(prefix="/v1/environments", tags=["environments"])
+"""An id may have slashes, as `reasoning/gcd` has; so longer paths come before `/{environment_id:path}` alone."""
 
 MOST_AT_ONCE = 2
 """Examinations of one user at the same time: each is a process."""
@@ -36,16 +37,7 @@ def list_environments(services: Services, caller: Caller) -> wire.EnvironmentLis
     return wire.EnvironmentList(environments=[catalogue.info(services.blobs, each, tools) for each in found])
 
 
-@router.get("/{environment_id}")
-def get_environment(services: Services, caller: Caller, environment_id: Id) -> wire.EnvironmentDetails:
-    """One environment, with its source and its manifest."""
-    with services.database.read() as db:
-        found = catalogue.find(db, caller.user_id, environment_id)
-        tools = one_off_jobs.tools(db, caller.user_id)
-    return catalogue.details(services.blobs, found, tools)
-
-
-@router.post("/{environment_id}/doctor", status_code=201)
+@router.post("/{environment_id:path}/doctor", status_code=201)
 def start_doctor(
     services: Services, caller: Caller, environment_id: Id, body: wire.DoctorRequest | None = None
 ) -> wire.DoctorStarted:
@@ -54,7 +46,7 @@ def start_doctor(
     with services.database.write() as db:
         found = catalogue.find(db, caller.user_id, environment_id)
         if one_off_jobs.going(db, caller.user_id, "doctor") >= MOST_AT_ONCE:
-            raise Refused(429, "Two examinations are going on already. Wait for one to end.", Retry_After="10")
+            raise Refused(429, "Two examinations are running already. Wait for one to end.", Retry_After="10")
         services.limiter.hit("doctor", caller.user_id)
         options = _files(db, caller.user_id, found, path) | _model(body)
         row = one_off_jobs.start(db, caller.user_id, "doctor", environment_id, options=options)
@@ -81,7 +73,7 @@ def _files(db: Session, owner_id: str, found: Environment, path: str | None) -> 
     return options
 
 
-@router.get("/{environment_id}/doctor")
+@router.get("/{environment_id:path}/doctor")
 def list_reports(services: Services, caller: Caller, environment_id: Id) -> wire.DoctorReports:
     """The doctor's reports on an environment, newest first."""
     with services.database.read() as db:
@@ -90,7 +82,7 @@ def list_reports(services: Services, caller: Caller, environment_id: Id) -> wire
     return wire.DoctorReports(reports=[report_info(row) for row in found])
 
 
-@router.get("/{environment_id}/doctor/{report_id}")
+@router.get("/{environment_id:path}/doctor/{report_id}")
 def get_report(services: Services, caller: Caller, environment_id: Id, report_id: Id) -> wire.DoctorReport:
     """One report: how far it is, and when it is complete what was found."""
     with services.database.read() as db:
@@ -98,6 +90,15 @@ def get_report(services: Services, caller: Caller, environment_id: Id, report_id
     if row is None or row.subject != environment_id:
         raise Refused(404, "There is no such report on this environment. POST …/doctor makes one.")
     return report_info(row)
+
+
+@router.get("/{environment_id:path}")
+def get_environment(services: Services, caller: Caller, environment_id: Id) -> wire.EnvironmentDetails:
+    """One environment, with its source and its manifest."""
+    with services.database.read() as db:
+        found = catalogue.find(db, caller.user_id, environment_id)
+        tools = one_off_jobs.tools(db, caller.user_id)
+    return catalogue.details(services.blobs, found, tools)
 
 
 def report_info(row: OneOffJob) -> wire.DoctorReport:

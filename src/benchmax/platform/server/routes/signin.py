@@ -55,7 +55,7 @@ async def _form(request: Request) -> dict[str, str]:
 
 @router.get("/login", response_class=HTMLResponse, include_in_schema=False)
 def login_page(services: Services, token: Annotated[str, Query(max_length=200)] = "") -> Response:
-    """The console, or a plain form. Opening a link signs nobody in: link previews and prefetchers open links too."""
+    """The console, or a plain form. Opening a link does not sign in: link previews and prefetchers open links too."""
     if (built := console.page(services.settings.console)) is not None:
         return built
     fields = _LINK.format(token=html.escape(token, quote=True)) if token else _PASSWORD

@@ -10,7 +10,6 @@ from fastapi import Path, Query, Request
 from starlette.concurrency import run_in_threadpool
 from starlette.requests import ClientDisconnect
 
-from benchmax.envs.datasets.readers import FORMATS
 from benchmax.errors import UsageError
 from benchmax.platform.server.error_responses import Refused
 from benchmax.platform.server.routes.parameters import Limit, UploadPath, UploadPrefix, any_body
@@ -20,11 +19,10 @@ from benchmax.platform.server.services.wire_shapes import shape
 from benchmax.platform.server.threads import Router, in_threads, run_write
 from benchmax.platform.store.tables import Upload
 from benchmax.platform.store.uploads import blobs
-from benchmax.platform.wire.datasets import StoredFile, StoredFiles, UploadUrl
+from benchmax.platform.wire.datasets import UPLOAD_TYPES, StoredFile, StoredFiles, UploadUrl
 
 router = Router(tags=["storage"])
 
-SUFFIXES = (*FORMATS, ".yaml", ".yml", ".pkl", ".pickle")
 _MINUTES = 60
 
 
@@ -39,8 +37,8 @@ def upload_url(
     minutes: Annotated[int, Query(alias="expiresInMinutes", ge=1, le=1440)] = _MINUTES,
 ) -> UploadUrl:
     """An address that takes one PUT of the file."""
-    if PurePosixPath(path).suffix.lower() not in SUFFIXES:
-        raise UsageError(f"Files of this kind are not taken. Give a name that ends in {', '.join(SUFFIXES)}.")
+    if PurePosixPath(path).suffix.lower() not in UPLOAD_TYPES:
+        raise UsageError(f"Files of this kind are not taken. Give a name that ends in {', '.join(UPLOAD_TYPES)}.")
     with services.database.write() as db:
         there = blobs.find(db, caller.user_id, path)
         token, upload = blobs.create_upload(db, caller.user_id, path, mime_type, minutes * 60.0, caller.key_id)

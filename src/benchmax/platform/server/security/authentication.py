@@ -8,12 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from http.cookies import CookieError, SimpleCookie
 from typing import Annotated, Self
 
 from fastapi import Depends, Request
 from sqlalchemy.orm import Session
 from starlette.datastructures import Headers
+from starlette.requests import cookie_parser
 
 from benchmax.platform.server.error_responses import Refused
 from benchmax.platform.server.security import last_uses
@@ -134,11 +134,8 @@ def shown_key(db: Session, principal: Principal) -> ApiKey | None:
 
 
 def cookie_token(headers: Headers) -> str | None:
-    try:
-        morsel = SimpleCookie(headers.get("cookie", "")).get(COOKIE)
-    except CookieError:
-        return None
-    return morsel.value if morsel else None
+    """The token of a browser's login. Cookies of other servers on this host come along, whatever their form."""
+    return cookie_parser(headers.get("cookie", "")).get(COOKIE) or None
 
 
 # What routes ask for

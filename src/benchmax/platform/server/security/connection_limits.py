@@ -11,6 +11,7 @@ import logging
 import resource
 import sys
 import time
+from contextlib import suppress
 from itertools import islice
 from typing import Any
 from weakref import WeakKeyDictionary
@@ -107,14 +108,14 @@ class GuardedProtocol(H11Protocol):
         return self.client[0] if self.client else ""
 
     def drop(self) -> None:
-        """Close a connection that asks for nothing."""
+        """Close a connection without a request."""
         self._end_wait()
         if self._is_idle() and self.transport is not None:
             self.transport.abort()
 
 
 class LogRateLimit(logging.Filter):
-    """Lets so many lines a minute through: what strangers can provoke must not fill the disk."""
+    """Passes a limited number of lines a minute: what any client can provoke must not fill the disk."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -134,7 +135,8 @@ def prepare_process() -> None:
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     wanted = OPEN_FILES if hard == resource.RLIM_INFINITY else min(hard, OPEN_FILES)
     if soft != resource.RLIM_INFINITY and soft < wanted:
-        resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
+        with suppress(OSError, ValueError):  # macOS allows fewer than the limit it names
+            resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
     for name in ("uvicorn.error", "asyncio"):
         logging.getLogger(name).addFilter(LogRateLimit())
 

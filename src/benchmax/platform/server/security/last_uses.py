@@ -1,4 +1,4 @@
-"""When keys and sessions were last used, written by a thread of its own: no request waits for the database's writer."""
+"""When keys and sessions were last used, written by a thread of its own: no request waits for a write."""
 
 from __future__ import annotations
 

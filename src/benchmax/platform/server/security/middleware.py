@@ -216,7 +216,7 @@ def check_host(headers: Headers, path: str, settings: ServerSettings) -> None:
 
 def check_length(headers: Headers, most: int) -> None:
     length = headers.get("content-length", "0")
-    if not length.isdigit():
+    if not length.isdecimal():
         raise Refused(400, "The Content-Length is not a number.")
     if int(length) > most:
         raise too_large(most)

@@ -12,7 +12,7 @@ from benchmax.platform.server.error_responses import Refused
 
 
 class ConcurrencyLimit:
-    """How many things of one caller go on at the same time, in one event loop."""
+    """Limits how many things one caller does at the same time, in one event loop."""
 
     def __init__(self) -> None:
         self._taken: Counter[str] = Counter()

@@ -85,9 +85,9 @@ ACCESS: dict[Level, frozenset[str]] = {
         GET   /v1/datasets
         GET   /v1/datasets/preview
         GET   /v1/environments
-        GET   /v1/environments/{environment_id}
-        GET   /v1/environments/{environment_id}/doctor
-        GET   /v1/environments/{environment_id}/doctor/{report_id}
+        GET   /v1/environments/{environment_id:path}
+        GET   /v1/environments/{environment_id:path}/doctor
+        GET   /v1/environments/{environment_id:path}/doctor/{report_id}
         GET   /v1/corpora
         GET   /v1/corpora/{corpus_id}
         GET   /v1/corpora/{corpus_id}/chunks
@@ -97,7 +97,7 @@ ACCESS: dict[Level, frozenset[str]] = {
         GET           /v1/storage/upload-url
         POST DELETE   /v1/datasets
         POST          /v1/datasets/rows
-        POST          /v1/environments/{environment_id}/doctor
+        POST          /v1/environments/{environment_id:path}/doctor
         POST          /v1/train/runs/launch
         POST          /v1/train/runs/sft
         POST          /v1/chat/completions

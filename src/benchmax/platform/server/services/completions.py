@@ -20,7 +20,7 @@ from benchmax.platform.server.services.models import ChosenModel
 _BROKE_OFF = "The model broke off. Try again."
 
 Gone: TypeAlias = Callable[[], Awaitable[bool]]
-"""Whether the client is gone."""
+"""Whether the client has disconnected."""
 
 
 class Refusal(Exception):

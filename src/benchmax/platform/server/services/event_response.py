@@ -1,4 +1,4 @@
-"""The answer that server-sent events come in."""
+"""The response that carries server-sent events."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from benchmax.net.sse import MEDIA_TYPE
 STREAM: dict[int | str, dict[str, Any]] = {
     200: {"content": {MEDIA_TYPE: {"schema": {"type": "string"}}}, "description": "`data: {json}` lines"}
 }
-"""How the API describes a route that answers with them."""
+"""How the API describes such a route."""
 
 
 def event_response(pieces: AsyncIterator[bytes], headers: Mapping[str, str] | None = None) -> StreamingResponse:
-    """What is sent as it comes; no proxy holds it back."""
+    """A response that is sent piece by piece and that proxies do not buffer."""
     unbuffered = {"X-Accel-Buffering": "no", **(headers or {})}
     return StreamingResponse(pieces, media_type=MEDIA_TYPE, headers=unbuffered)

@@ -75,7 +75,7 @@ class LiveSessionClient:
             return self._shared[key]
 
     def forget(self, folder: SessionFolder) -> None:
-        """Do not return this one again: it does not answer."""
+        """Do not reuse a live session that does not answer."""
         with self._lock:
             self._shared = {key: each for key, each in self._shared.items() if each.id != folder.id}
 
@@ -160,7 +160,7 @@ def event_stream(
 async def _encoded(
     said: AsyncGenerator[Event | None, None], last: Collection[str], failed: Callable[[str, bool], Event]
 ) -> AsyncIterator[bytes]:
-    """An event each, and a comment now and then while there is none."""
+    """The events, and a comment now and then while there is none."""
     ended, sent = False, time.monotonic()
     try:
         async with aclosing(said):

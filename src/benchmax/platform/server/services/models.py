@@ -1,8 +1,8 @@
 """Which model a caller means: one of this machine, one of the caller's endpoints, or a server the caller names.
 
-Published clients name the hosted service's address and a hosted model when no model was chosen. That address, this
-server's own and none at all mean the platform itself; a name it does not have means its default model, and the answer
-says so. Any other address is called as it is, and never with a key of this platform.
+When no model is chosen, published clients send the hosted service's address and the name of a hosted model. That
+address, this server's own and an empty one mean the platform itself; an unknown name means its default model, and the
+answer says so. Any other address is called directly, and never with a key of this platform.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ class ChosenModel:
     api_key: str = field(default="", repr=False)
     api_version: str = ""
     note: str = ""
-    """What the caller must know: another model answers than was asked for."""
+    """Says that another model answers than the one requested, where it does."""
 
     def to_dict(self, settings: ServerSettings) -> dict[str, Any]:
         """As it is sent to a live session's process."""

@@ -150,11 +150,11 @@ def fork(services: Services, parent: OwnedRun, caller: Caller, body: ForkRequest
     """A new run that begins with the weights of a checkpoint, on the same environment and rows or on others."""
     given = {name: value for name, value in body.args.items() if value is not None}
     if "model" in given:
-        raise UsageError("A fork goes on with the model of its checkpoint. Leave `model` out.")
+        raise UsageError("A fork keeps the model of its checkpoint. Leave `model` out.")
     checkpoint = _find(services, parent, body.checkpoint)
     changes = {name: value for name, value in given.items() if name not in (*RUN_PATHS, *SOURCES)}
     if "backend" in changes:
-        raise UsageError("A fork goes on with the trainer of its checkpoint. Leave `backend` out.")
+        raise UsageError("A fork keeps the trainer of its checkpoint. Leave `backend` out.")
     asked = {**parent.asked, **changes}
     # What the parent was launched with was checked then; its model may be of a place the list does not have.
     args, warnings = check_launch_args(specs(), changes)

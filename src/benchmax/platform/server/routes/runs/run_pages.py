@@ -123,7 +123,8 @@ def get_config(services: Services, run: VisibleRun) -> wire.RunConfig:
     try:
         text = read_plain(services.data.run(run.id), "config.json", CONFIG_BYTES).decode()
         # Where things lie on the server is the server's own business.
-        settings = clean_json(json.loads(text.replace(f"{services.data.root}/", "")))
+        found = clean_json(json.loads(text.replace(f"{services.data.root}/", "")))
+        settings = found if isinstance(found, dict) else None
     except (OSError, ValueError, RecursionError):
         settings = None
     return wire.RunConfig(type=run.kind, args=args, paths=run.paths, parent=run.parent, settings=settings)

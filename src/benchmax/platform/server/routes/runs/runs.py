@@ -204,4 +204,4 @@ def resume_run(services: Services, run_id: RunId, caller: Caller) -> Success:
 
 def _no_resume(run: Run) -> str:
     way_on = f" To train it further, fork it: benchmax runs fork {run.id}" if run.status == "complete" else ""
-    return f"The run is {run.status}; only one that was cut off can go on.{way_on}"
+    return f"The run is {run.status}; only an interrupted run can be resumed.{way_on}"

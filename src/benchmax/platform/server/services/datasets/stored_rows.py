@@ -82,7 +82,7 @@ class StoredRows(NamedTuple):
         try:
             os.symlink(blob.absolute(), link)
             yield link
-        except UsageError as error:  # it names the file, and that name is the server's own business
+        except UsageError as error:  # it names the file by a path of the server
             raise UsageError(str(error).replace(str(link), self.path)) from None
         finally:
             remove_tree(folder)

@@ -39,7 +39,10 @@ def link_parent(old: Path, new: Path, chosen: Path) -> None:
 def _copy_config(old: Path, parent: Path) -> None:
     """The old run's settings. If it was a fork too, the model it began with comes along."""
     config = json.loads(read_plain(old, "config.json", CONFIG_BYTES))
-    base = Path(config["model"]["name"])
+    try:
+        base = Path(config["model"]["name"])
+    except (LookupError, TypeError):
+        raise ValueError("the settings of its run name no model") from None
     if base.is_absolute() and base.resolve().is_relative_to(old.resolve()) and base.is_dir():
         own = parent / "base" / base.name
         _link_tree(base, own)
