@@ -71,7 +71,7 @@ def test_a_comparison_is_started_and_followed(open_page, world, recorded):
     page.get_by_label("Model").select_option(label="Base model, before training")
     page.get_by_label("Samples per row").fill("2")
     page.get_by_role("button", name="Start").click()
-    page.get_by_text("Waits for a free slot").wait_for()
+    page.get_by_text("Waiting for a free slot").wait_for()
     with world.database.read() as session:
         [row] = evals.of_run(session, run_id)
         assert (row.model, row.options["samples"], row.name) == ("base", 2, "Base model")

@@ -66,7 +66,7 @@ def test_a_rollout_is_read_whole(viewer):
     talk.get_by_text('"limit": 3').wait_for()
     talk.get_by_text("Handbook, chapter 4").first.wait_for()
     aside = page.get_by_role("complementary", name="About this rollout")
-    aside.get_by_text("Golden answer").wait_for()
+    aside.get_by_text("Gold answer").wait_for()
     aside.get_by_text("3 March 2025").wait_for()
     for name in ("correct", "brief", "penalty"):
         aside.locator(".ro-bar", has_text=name).wait_for()
@@ -191,7 +191,7 @@ def test_the_heat_map_says_when_an_example_was_last_played(open_page, world, tmp
     run_id = world.add_run(write_run(tmp_path / "seldom", played), name="seldom")
     page = open_page(f"/experiments/{run_id}/rollouts?view=map&mode=train")
     page.locator(".ro-grid-head").get_by_text("last", exact=True).wait_for()
-    page.get_by_role("button", name="Worst at last play").click()
+    page.get_by_role("button", name="Lowest latest reward").click()
     last = page.locator(".ro-row .num[title]")
     steps = ["Last played: step 1", "Last played: step 4"]
     until(page, lambda: [each.get_attribute("title") for each in last.all()], steps)
@@ -286,6 +286,6 @@ def test_a_transcript_of_five_megabytes_opens_and_scrolls(open_page, world, tmp_
     open_sample(page)
     if text:
         page.get_by_role("button", name="Show all 5.0 MB").click()
-        page.get_by_role("button", name="Fold it again").wait_for()
+        page.get_by_role("button", name="Show less").wait_for()
     assert scroll_through(page, ".ro-content") < 100
     assert page.locator(".ro-block").count() < 60

@@ -70,7 +70,7 @@ function Tile({ environment }: { environment: Environment }) {
         {environment.description ? (
           <Ticked text={environment.description} />
         ) : (
-          "No description. Its docstring is shown here."
+          "No description. A docstring of its class would appear here."
         )}
       </p>
       <Ready environment={environment} />

@@ -38,7 +38,7 @@ export function TurnView({ turn, scored, actions }: { turn: Turn; scored: boolea
         </div>
       )}
       {turn.state === "stopped" && <Note tone="info">Stopped. The model forgets this turn.</Note>}
-      {turn.state === "failed" && <ErrorNote error={new Error(turn.problem ?? "It failed.")} />}
+      {turn.state === "failed" && <ErrorNote error={new Error(turn.problem ?? "The turn failed.")} />}
       {turn.state === "done" && (
         <footer className="turn-foot">
           {scored && <Rewards turn={turn} />}
@@ -119,7 +119,7 @@ function ToolResult({ message }: { message: ChatMessage }) {
       <Fold
         title={
           <span className="tool-title">
-            <Icon name="chevron" size={13} /> <span className="muted">gave</span>
+            <Icon name="chevron" size={13} /> <span className="muted">returned</span>
             <span className="clip tool-brief">
               <Plain text={text.replace(/\s+/g, " ").slice(0, 80)} />
             </span>

@@ -48,7 +48,7 @@ export function HeatMap({ run, scope, outline, range, onOpen }: Props) {
           onChange={setSorting}
           options={[
             { value: "listed", label: "As listed" },
-            { value: "worst", label: "Worst at last play" },
+            { value: "worst", label: "Lowest latest reward" },
             { value: "improved", label: "Most improved" },
           ]}
         />
