@@ -96,6 +96,8 @@ def test_checkpoints_and_endpoints_can_be_chosen(open_page, world, recorded):
     options = page.get_by_label("Model").locator("option").all_inner_texts()
     assert any(option.startswith("step-") for option in options)
     assert "my vLLM (qwen)" in options
+    page.get_by_role("link", name="add an endpoint in Settings").click()  # both pages show the same answer
+    page.get_by_role("row", name=re.compile("my vLLM")).wait_for()
 
 
 def test_who_only_looks_cannot_start(open_page, world, run):
