@@ -7,6 +7,7 @@ import {
   Command,
   ErrorNote,
   Field,
+  format,
   Icon,
   Input,
   Note,
@@ -148,7 +149,7 @@ function Decide({
       </dl>
       {left > 0 ? (
         <Note tone="warn">
-          Approve it only if your own terminal shows this code now. {left === 1 ? "1 minute" : `${left} minutes`} left.
+          Approve it only if your own terminal shows this code now. {format.plural(left, "minute")} left.
         </Note>
       ) : (
         <Note tone="bad">This code has expired. Start the sign-in again in the terminal.</Note>

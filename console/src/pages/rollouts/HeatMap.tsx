@@ -170,8 +170,8 @@ const GridRow = memo(function GridRow({
             tabIndex={-1}
             className="ro-cell-heat"
             style={{ background: rewardColour(value, range) }}
-            title={`Step ${(columns[index] as Column).shown}: ${format.reward(value)}`}
-            aria-label={`Open step ${(columns[index] as Column).shown}, reward ${format.reward(value)}`}
+            title={`${stepName(mode, (columns[index] as Column).from)}: ${format.reward(value)}`}
+            aria-label={`Open ${stepName(mode, (columns[index] as Column).from).toLowerCase()}, reward ${format.reward(value)}`}
             onClick={() => onOpen(group, columns[index] as Column)}
           />
         ),

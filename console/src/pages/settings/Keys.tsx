@@ -9,6 +9,7 @@ import {
   Dialog,
   Empty,
   Field,
+  format,
   Icon,
   Input,
   Note,
@@ -147,7 +148,7 @@ function Ends({ keyInfo, now }: { keyInfo: KeyInfo; now: number }) {
   const left = new Date(keyInfo.expiresAt).getTime() - now;
   if (left <= 0) return <Pill tone="warn">expired</Pill>;
   const days = Math.max(1, Math.round(left / 86_400_000));
-  return <span className={days <= 7 ? "warn" : undefined}>in {days === 1 ? "1 day" : `${days} days`}</span>;
+  return <span className={days <= 7 ? "warn" : undefined}>in {format.plural(days, "day")}</span>;
 }
 
 function NewKey({ onClose }: { onClose: () => void }) {
