@@ -41,7 +41,7 @@ def test_the_head_says_what_was_best_and_where(open_page, fallen):
     page = open_page(f"/experiments/{fallen}")
     tile(page, "Reward").get_by_text("best 0.900, step 3").wait_for()
     tile(page, "Eval reward").get_by_text("best 0.800, step 2").wait_for()
-    assert "+0.20 since start" in tile(page, "Eval reward").inner_text()
+    assert "+0.20 since the start" in tile(page, "Eval reward").inner_text()
 
 
 def test_a_run_at_its_best_names_no_other(open_page, world):
