@@ -163,7 +163,8 @@ export function textOf(content: unknown): string {
   return JSON.stringify(content, null, 2);
 }
 
-function partText(part: unknown): string {
+/** One part of a message: text, or the name of what it is. */
+export function partText(part: unknown): string {
   if (typeof part === "string") return part;
   if (part && typeof part === "object") {
     if ("text" in part && typeof part.text === "string") return part.text;
