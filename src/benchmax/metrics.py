@@ -97,7 +97,7 @@ GROUPS_USED = _count(
     "groups/used",
     "Groups with signal",
     "rollouts",
-    "Prompts whose rollouts differ in reward: only those teach something.",
+    "Prompts whose rollouts differ in reward: only these teach something.",
 )
 GROUPS_GUIDED = _count(
     "groups/guided",
@@ -116,36 +116,39 @@ ENTROPY = _count(
     "updates",
     "How undecided the model is about its next token. A fall to 0 means it stopped exploring.",
 )
-KL = _count("kl", "KL to the base model", "updates", "How far the model has moved from where it began.")
-MOVED = _count(
-    "moved", "Moved in an update", "updates", "How far the updates of the step moved the model: KL, per rollout."
-)
+KL = _count("kl", "KL to the base model", "updates", "How far the model has moved from where it started.")
+MOVED = _count("moved", "Moved in an update", "updates", "How far the step's updates moved the model: KL per rollout.")
 LEARNING_RATE = _count("lr", "Learning rate", "updates", "Step size of the optimiser.")
 RATIO = _add(
     Metric(
-        "ratio", "Probability ratio", "updates", "New against old probability of the sampled tokens; 1 is unchanged."
+        "ratio", "Probability ratio", "updates", "New over old probability of the sampled tokens; 1 means unchanged."
     )
 )
 CLIP_FRACTION = _share("clip_fraction", "Clipped tokens", "updates", "Share of tokens whose ratio was clipped.")
 DRIFT = _count(
-    "drift", "Sampler drift", "updates", "Difference of sampler's and trainer's log-probabilities for the same tokens."
+    "drift",
+    "Sampler drift",
+    "updates",
+    "Difference between the sampler's and trainer's log-probabilities of the same tokens.",
 )
 LOSS_TOKENS = _count("tokens/loss", "Tokens trained on", "updates", "Tokens that count in the loss.", "tokens")
 PACKED_TOKENS = _count(
     "tokens/packed", "Tokens computed", "updates", "Tokens sent through the model after packing.", "tokens"
 )
 SKIPPED_UPDATES = _count(
-    "skipped_updates", "Skipped updates", "updates", "Updates left out because they were not finite."
+    "skipped_updates", "Skipped updates", "updates", "Updates skipped because they were not finite."
 )
-SAMPLE_SECONDS = _count("seconds/sample", "Sampling time", "speed", "Seconds to make the step's rollouts.", "s")
-UPDATE_SECONDS = _count("seconds/update", "Update time", "speed", "Seconds to learn from them.", "s")
-TOKENS_PER_SECOND = _count("tokens_per_second", "Tokens per second", "speed", "Sampled tokens by the step's time.")
+SAMPLE_SECONDS = _count("seconds/sample", "Sampling time", "speed", "Seconds spent on the step's rollouts.", "s")
+UPDATE_SECONDS = _count("seconds/update", "Update time", "speed", "Seconds spent on the step's updates.", "s")
+TOKENS_PER_SECOND = _count(
+    "tokens_per_second", "Tokens per second", "speed", "Sampled tokens divided by the step's time."
+)
 PART_METRICS = (REWARD, SOLVE_RATE, PASS_AT_K, MAX_AT_K, RESPONSE_TOKENS, TURNS, ROLLOUTS, UNSCORED, TRUNCATED, FAILED)
-"""Those that are recorded for each part of a composed environment as well (`of_part`)."""
+"""Those also recorded for each part of a composed environment (`of_part`)."""
 
 FULL_REWARD = 1.0
 FULL_WITHIN = 1e-6
-"""What a full reward may lack: a judge's score, or a mean of components, is seldom exact."""
+"""How much a full reward may fall short: a judge's score, or a mean of components, is seldom exact."""
 EQUAL_WITHIN = 1e-9
 """Rewards closer than this are equal: they differ by rounding."""
 
@@ -180,7 +183,7 @@ def solved(rollout: Scored, primary: Primary = None, full: float = FULL_REWARD) 
 
 
 def is_full(reward: float, full: float = FULL_REWARD) -> bool:
-    """Whether a reward is all there is to earn."""
+    """Whether a reward is the full one."""
     return reward >= full - FULL_WITHIN
 
 

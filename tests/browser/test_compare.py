@@ -71,7 +71,7 @@ def test_a_comparison_is_started_and_followed(open_page, world, recorded):
     page.get_by_label("Model").select_option(label="Base model, before training")
     page.get_by_label("Samples per row").fill("2")
     page.get_by_role("button", name="Start").click()
-    page.get_by_text("Waits for a free slot").wait_for()
+    page.get_by_text("Waiting for a free slot").wait_for()
     with world.database.read() as session:
         [row] = evals.of_run(session, run_id)
         assert (row.model, row.options["samples"], row.name) == ("base", 2, "Base model")
@@ -96,6 +96,8 @@ def test_checkpoints_and_endpoints_can_be_chosen(open_page, world, recorded):
     options = page.get_by_label("Model").locator("option").all_inner_texts()
     assert any(option.startswith("step-") for option in options)
     assert "my vLLM (qwen)" in options
+    page.get_by_role("link", name="add an endpoint in Settings").click()  # both pages show the same answer
+    page.get_by_role("row", name=re.compile("my vLLM")).wait_for()
 
 
 def test_who_only_looks_cannot_start(open_page, world, run):

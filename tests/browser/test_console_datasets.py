@@ -45,7 +45,7 @@ def test_a_dropped_file_opens_with_its_rows_ids_and_counts(open_page, tmp_path):
     page = open_page("/datasets")
     drop(page, "say.jsonl", lines(GOOD).decode())
     page.get_by_role("heading", name="say.jsonl").wait_for()
-    assert (fact(page, "Rows"), fact(page, "Usable"), fact(page, "Not usable")) == ("20", "20", "0")
+    assert (fact(page, "Rows"), fact(page, "Usable"), fact(page, "Unusable")) == ("20", "20", "0")
     file = tmp_path / "say.jsonl"
     file.write_bytes(lines(GOOD))
     ids = [example["id"][:8] for example in load_examples(file)]
@@ -61,7 +61,7 @@ def test_what_is_wrong_with_rows_is_said_in_the_sdks_words(open_page, tmp_path, 
     page = open_page("/datasets")
     choose(page, "bad.jsonl", lines(rows))
     page.get_by_role("heading", name="bad.jsonl").wait_for()
-    assert (fact(page, "Rows"), fact(page, "Usable"), fact(page, "Repeated")) == ("24", "21", "1")
+    assert (fact(page, "Rows"), fact(page, "Usable"), fact(page, "Duplicates")) == ("24", "21", "1")
     until(page, page.locator("tr.grid-bad").count, 3)
     page.get_by_role("navigation", name="Parts of the dataset").get_by_role("button", name="Problems").click()
     expected = [f"{issue.reason} → {issue.fix}" for issue in check_dataset(file).issues]
@@ -91,7 +91,7 @@ def test_csv_for_a_built_in_environment_is_read_its_way(open_page, world):
     page.get_by_text("No row has a prompt or messages column").wait_for()
     page.get_by_label("Read the rows as").select_option("arithmetic")
     page.locator(".facts .good").get_by_text("20").wait_for()
-    assert fact(page, "Not usable") == "0"
+    assert fact(page, "Unusable") == "0"
     page.get_by_role("link", name="Use in a new run").click()
     page.get_by_role("heading", name="New run").wait_for()
     assert page.get_by_role("radio", name=re.compile("ArithmeticEnv")).is_checked()
@@ -114,7 +114,7 @@ def test_a_dataset_is_deleted_after_a_question(open_page, world):
     page = open_page(f"/datasets/{path}")
     page.get_by_role("button", name="More").click()
     page.get_by_role("menuitem", name="Delete").click()
-    page.get_by_role("button", name="Keep it").click()
+    page.get_by_role("button", name="Cancel").click()
     page.get_by_role("button", name="More").click()
     page.get_by_role("menuitem", name="Delete").click()
     page.get_by_role("button", name="Delete it").click()
@@ -138,7 +138,7 @@ def test_an_uploaded_environment_shows_its_source_and_manifest(open_page, world)
     assert 'system_prompt = "Say the number."' in text
     assert "async def compute_reward" in text
     page.get_by_role("button", name="Manifest").click()
-    page.get_by_text("Modules it imports when it is opened").wait_for()
+    page.get_by_text("Modules it imports when opened").wait_for()
     assert "env class CountingEnv local modules working_world" in " ".join(
         page.locator(".manifest").inner_text().split()
     )
@@ -160,7 +160,7 @@ def test_the_doctor_is_run_and_its_report_read(open_page, world):
     page.get_by_text("Rewards of made-up answers").wait_for(timeout=DOCTOR)
     page.locator(".doctor-verdict").get_by_text(re.compile("rows read, .* examples? played")).wait_for()
     page.wait_for_url(re.compile("report="))
-    page.get_by_role("button", name=re.compile("Everything that was checked")).click()
+    page.get_by_role("button", name=re.compile("All checks")).click()
     page.locator(".checks li").first.wait_for()
 
 

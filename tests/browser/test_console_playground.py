@@ -144,23 +144,23 @@ def test_a_turn_begins_a_dataset_and_becomes_a_row_of_another(open_page, world, 
     save.click()
     assert dataset.input_value() == "", "a new one, when none was chosen before"
     until(page, lambda: "Count to 98.\\u202e" in row.input_value(), True)
-    page.get_by_label("Its name").fill("begun here")
+    page.get_by_label("Name", exact=True).fill("begun here")
     add.click()
-    page.get_by_text("begun-here.jsonl has 1 row now").wait_for()
+    page.get_by_text("begun-here.jsonl now has 1 row").wait_for()
     page.get_by_role("button", name="Close").last.click()
     save.click()
     until(page, dataset.input_value, "datasets/begun-here.jsonl")  # the next goes there
     add.click()
-    page.get_by_text("has 2 rows now").wait_for()
+    page.get_by_text("now has 2 rows").wait_for()
     page.get_by_role("button", name="Close").last.click()
     save.click()
     dataset.select_option(path)
     until(page, lambda: list(json.loads(row.input_value())), ["prompt", "ground_truth"])
     row.fill("[1]")
-    page.get_by_text("This is no JSON object.").wait_for()
+    page.get_by_text("This is not a JSON object.").wait_for()
     row.fill(json.dumps({"prompt": "Count to 99.", "ground_truth": "99"}))
     add.click()
-    page.get_by_text("has 41 rows now").wait_for()
+    page.get_by_text("now has 41 rows").wait_for()
     with world.client(key_of(world)) as client:
         seen = client.get("/v1/datasets/preview", params={"path": path, "limit": 100}).json()
     assert seen["sample"][-1] == {"prompt": "Count to 99.", "ground_truth": "99"}

@@ -66,7 +66,7 @@ def test_a_rollout_is_read_whole(viewer):
     talk.get_by_text('"limit": 3').wait_for()
     talk.get_by_text("Handbook, chapter 4").first.wait_for()
     aside = page.get_by_role("complementary", name="About this rollout")
-    aside.get_by_text("Golden answer").wait_for()
+    aside.get_by_text("Gold answer").wait_for()
     aside.get_by_text("3 March 2025").wait_for()
     for name in ("correct", "brief", "penalty"):
         aside.locator(".ro-bar", has_text=name).wait_for()
@@ -157,6 +157,27 @@ def test_filters_narrow_and_orders_sort(viewer):
     page.wait_for_function("() => parseFloat(document.querySelector('.ro-sample-flat .ro-dot .num')?.textContent) >= 1")
 
 
+def test_a_call_in_the_prompt_takes_no_time_of_those_that_were_made(open_page, world, tmp_path):
+    plain = record(0, 0, 0)
+    call = {"id": "call_1", "type": "function", "function": {"name": "look_up", "arguments": "{}"}}
+    shown = [
+        {"role": "assistant", "content": "", "tool_calls": [call]},
+        {"role": "tool", "tool_call_id": "call_1", "name": "look_up", "content": "Lyon"},
+    ]
+    messages = [*plain["messages"][:2], *shown, *plain["messages"][2:]]
+    events = [{"turn": 1, "name": "search", "ok": True, "seconds": 0.12}]
+    events += [{"turn": 2, "name": "read_page", "ok": True, "seconds": 0.23}]
+    made = plain | {"messages": messages, "completion_start": 6, "tool_events": events}
+    run_id = world.add_run(write_run(tmp_path / "shown", [made]), name="shown")
+    page = open_page(f"/experiments/{run_id}/rollouts?mode=train")
+    calls = page.locator(".ro-call")
+    until(page, calls.count, 3)
+    times = [each.locator(".num").all_inner_texts() for each in calls.all()]
+    assert times == [[], ["120 ms"], ["230 ms"]]
+    calls.first.click()
+    page.locator(".ro-result", has_text="Lyon").wait_for()
+
+
 def test_text_is_found_in_answers(viewer):
     page = viewer()
     page.get_by_role("searchbox").fill("I could not FIND this")
@@ -164,6 +185,15 @@ def test_text_is_found_in_answers(viewer):
     page.locator(".ro-sample-flat", has_text="could not find this").first.wait_for()
     page.get_by_role("searchbox").fill("nobody ever wrote this")
     page.get_by_text("Nothing found").wait_for()
+
+
+def test_a_search_that_fails_says_why(viewer):
+    page = viewer()
+    page.watch.allow("400")
+    page.route("**/rollouts/search?*", lambda route: route.fulfill(status=400, json={"error": "The index is broken."}))
+    page.get_by_role("searchbox").fill("anything")
+    page.get_by_role("alert").get_by_text("The index is broken.").wait_for()
+    assert page.get_by_text("Nothing found").count() == 0
 
 
 def test_tokens_show_how_likely_they_were_or_how_to_save_them(viewer):
@@ -191,7 +221,7 @@ def test_the_heat_map_says_when_an_example_was_last_played(open_page, world, tmp
     run_id = world.add_run(write_run(tmp_path / "seldom", played), name="seldom")
     page = open_page(f"/experiments/{run_id}/rollouts?view=map&mode=train")
     page.locator(".ro-grid-head").get_by_text("last", exact=True).wait_for()
-    page.get_by_role("button", name="Worst at last play").click()
+    page.get_by_role("button", name="Lowest latest reward").click()
     last = page.locator(".ro-row .num[title]")
     steps = ["Last played: step 1", "Last played: step 4"]
     until(page, lambda: [each.get_attribute("title") for each in last.all()], steps)
@@ -286,6 +316,6 @@ def test_a_transcript_of_five_megabytes_opens_and_scrolls(open_page, world, tmp_
     open_sample(page)
     if text:
         page.get_by_role("button", name="Show all 5.0 MB").click()
-        page.get_by_role("button", name="Fold it again").wait_for()
+        page.get_by_role("button", name="Show less").wait_for()
     assert scroll_through(page, ".ro-content") < 100
     assert page.locator(".ro-block").count() < 60

@@ -33,12 +33,12 @@ def test_runs_are_archived_together_and_taken_back(open_page, world):
         world.add_run(name=f"old {number}")
     page = open_page("/experiments?q=old")
     for number in (1, 2):
-        page.get_by_label(f"Choose old {number}").check()
+        page.get_by_label(f"Select old {number}").check()
     page.get_by_role("button", name="Archive", exact=True).click()
-    page.get_by_text("No run fits").wait_for()
+    page.get_by_text("No run matches").wait_for()
     page.get_by_role("button", name="Archived").click()
     page.get_by_label("Filter runs").fill("old")
-    page.get_by_label("Choose old 1").check()
+    page.get_by_label("Select old 1").check()
     page.get_by_role("button", name="Unarchive").click()
     page.get_by_text("1 run", exact=True).wait_for()
     until(page, lambda: names(page), ["old 2"])
@@ -51,10 +51,10 @@ def test_runs_that_are_selected_are_compared_in_one_chart(open_page, world):
         world.add_points(made[name], [(step, "train", 1e9 + step, {"reward/mean": step / 4}) for step in range(3)])
     world.add_run(name="paired, not begun")
     page = open_page("/experiments?q=paired")
-    page.get_by_label("Choose paired slow").check()
+    page.get_by_label("Select paired slow").check()
     page.get_by_text("1 run selected").wait_for()
     assert page.get_by_role("link", name="Compare", exact=True).count() == 0, "there is nothing to compare it with"
-    page.get_by_label("Choose all runs of the list").check()
+    page.get_by_label("Select all listed runs").check()
     page.get_by_role("link", name="Compare", exact=True).click()
     page.get_by_role("region", name="Settings that differ").get_by_text("0.0001").wait_for()
     keys = page.locator(".chart").first.locator(".chart-key")
@@ -105,7 +105,7 @@ def test_the_csv_holds_what_the_list_shows(open_page):
 def test_all_runs_of_the_list_are_chosen_at_once_and_a_refusal_is_said(open_page, world):
     kept, gone = (world.add_run(name=f"bulk {name}") for name in ("kept", "gone"))
     page = open_page("/experiments?q=bulk")
-    page.get_by_label("Choose all runs of the list").check()
+    page.get_by_label("Select all listed runs").check()
     page.get_by_text("2 runs selected").wait_for()
     page.route(f"**/runs/{gone}", lambda route: route.fulfill(status=400, json={"error": "The disk is full."}))
     page.watch.allow("400")
@@ -113,7 +113,7 @@ def test_all_runs_of_the_list_are_chosen_at_once_and_a_refusal_is_said(open_page
     page.get_by_role("alert").get_by_text("The disk is full.").wait_for()
     page.get_by_text("1 run not changed").wait_for()
     page.get_by_text("1 run selected").wait_for()
-    assert page.get_by_label("Choose bulk gone").is_checked()
+    assert page.get_by_label("Select bulk gone").is_checked()
     assert kept
 
 
@@ -167,7 +167,7 @@ def test_charts_zoom_together_and_a_click_opens_the_rollouts_of_a_step(open_page
 
 def test_charts_say_their_key_and_filter_by_it(open_page, world):
     page = open_page(f"/experiments/{world.runs['recorded']}")
-    page.get_by_role("button", name="What this is").first.hover()
+    page.get_by_role("button", name="About this chart").first.hover()
     page.get_by_role("tooltip").get_by_text("reward/mean").wait_for()
     page.get_by_label("Filter metrics").fill("entropy")
     page.locator(".chart-title", has_text="Entropy").wait_for()
@@ -184,7 +184,7 @@ def test_the_cursor_shows_in_every_chart(open_page, world):
 
 @pytest.mark.parametrize(
     ("process", "expected"),
-    [("child", "the tool `search` failed"), ("environment", "What the training itself did"), ("", "during rollouts")],
+    [("child", "the tool `search` failed"), ("environment", "For what training did"), ("", "during rollouts")],
 )
 def test_logs(open_page, world, process, expected):
     page = open_page(f"/experiments/{world.runs['recorded']}/logs?process={process}")

@@ -41,7 +41,7 @@ def test_the_head_says_what_was_best_and_where(open_page, fallen):
     page = open_page(f"/experiments/{fallen}")
     tile(page, "Reward").get_by_text("best 0.900, step 3").wait_for()
     tile(page, "Eval reward").get_by_text("best 0.800, step 2").wait_for()
-    assert "+0.20 since start" in tile(page, "Eval reward").inner_text()
+    assert "+0.20 since the start" in tile(page, "Eval reward").inner_text()
 
 
 def test_a_run_at_its_best_names_no_other(open_page, world):
@@ -176,7 +176,7 @@ def test_a_chart_is_walked_by_keys(open_page, read):
 def test_what_is_deleted_is_named(open_page, world):
     world.add_run(name="to be deleted")
     page = open_page("/experiments?q=deleted")
-    page.get_by_label("Choose to be deleted").check()
+    page.get_by_label("Select to be deleted").check()
     page.get_by_role("button", name="Delete", exact=True).click()
     page.get_by_role("dialog").get_by_text("to be deleted").wait_for()
 
@@ -320,7 +320,7 @@ def test_a_checkpoint_goes_on_with_other_settings(open_page, world):
     page.get_by_role("menuitem", name=re.compile("Start a new run")).click()
     rate = page.get_by_role("dialog").get_by_label("Learning rate")
     rate.fill("fast")
-    page.get_by_text("Give a number.").wait_for()
+    page.get_by_text("Enter a number.").wait_for()
     rate.fill("0.0003")
     answer = {"runId": world.runs["long"], "status": "pending", "warnings": []}
     page.route("**/fork", lambda route: route.fulfill(status=201, json=answer))

@@ -126,7 +126,7 @@ def test_rows_the_run_would_refuse_are_not_ticked_and_cannot_be_launched(open_pa
     upload(page, rows, "wrong.jsonl")
     page.get_by_text("No row can be used by this environment").wait_for()
     page.get_by_text("the row has neither prompt nor messages").first.wait_for()
-    page.get_by_text("Correct the rows that cannot be used").wait_for()
+    page.get_by_text("Correct or remove the unusable rows").wait_for()
     assert "Steps\n–\nRollouts\n–" in page.locator(".launch-facts").inner_text(), "no row, no step"
     assert launch_button(page).is_disabled()
     right = [{"prompt": row["question"], "ground_truth": row["ground_truth"]} for row in rows]
@@ -141,7 +141,7 @@ def test_the_split_is_the_one_the_server_makes(open_page):
     page = open_page("/experiments/new")
     environment(page, "CountingEnv").check()
     upload(page, ROWS[:18], "eighteen.jsonl")
-    page.get_by_text("At least 16 rows stay for training.").wait_for()
+    page.get_by_text("At least 16 rows are kept for training.").wait_for()
     for percent in (0, 5, 10, 35, 50):
         page.get_by_label("Held out for evaluation").fill(str(percent))
         aside = len(held_out_indices(18, percent / 100))
@@ -163,7 +163,7 @@ def test_every_number_is_checked_against_the_served_range_as_it_is_typed(open_pa
         refusal = field.locator(".field-error")
         for text in ["x", str(spec.min - 1), str(spec.max + 1)] + (["1.5"] if spec.type == "integer" else []):
             box.fill(text)
-            assert refusal.inner_text().startswith("Give "), (name, text)
+            assert refusal.inner_text().startswith(("Enter ", "Must be ")), (name, text)
         assert launch_button(page).is_disabled(), name
         for number, words in ((spec.max, "^(Default: |Above )"), (spec.min, "^Default: ")):
             box.fill(f"{number:.12g}")
@@ -180,7 +180,7 @@ def test_the_warm_start_is_chosen_among_words_that_are_explained(open_page):
     choice = page.get_by_label("Warm start", exact=True)
     assert choice.locator("option").all_inner_texts() == SPECS["warm_start"].enum
     choice.select_option("gold")
-    field.get_by_text("Shows it solutions that earn").wait_for()
+    field.get_by_text("Shows the model solutions that earn").wait_for()
     page.wait_for_url(re.compile(r"arg\.warm_start=gold"))
     page.get_by_role("button", name="Reset Warm start").click()
     page.wait_for_url(re.compile(r"^(?!.*arg\.)"))

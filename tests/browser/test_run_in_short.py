@@ -69,7 +69,7 @@ def test_a_run_that_had_nothing_to_learn_says_so(open_page, world):
     page = open_page(f"/experiments/{run}")
     told = answer(page, "Did it learn?")
     told.get_by_text("Nothing to learn", exact=True).wait_for()
-    told.get_by_text("the reward pays any answer").wait_for()
+    told.get_by_text("the reward accepts any answer").wait_for()
 
 
 def test_a_checkpoint_has_only_what_was_measured_of_it(open_page, world, recorded, monkeypatch):
@@ -115,7 +115,7 @@ def test_before_the_first_evaluation_of_trained_weights_rows_are_not_compared(op
     run = run_of(world, (0.1, 0.7), ((0, 0.0),), name="too early", status="active")
     page = open_page(f"/experiments/{run}")
     answer(page, "Does it learn?").get_by_text("Too early to tell").wait_for()
-    answer(page, "Is it cheating?").get_by_text("No alert so far.").wait_for()
+    answer(page, "Is it cheating?").get_by_text("No alerts so far.").wait_for()
 
 
 def test_signs_of_cheating_are_counted_and_lead_to_their_rollouts(open_page, world):
@@ -134,7 +134,7 @@ def test_signs_of_cheating_are_counted_and_lead_to_their_rollouts(open_page, wor
     page.watch.allow("404")  # there is no such rollout
     found = answer(page, "Is it cheating?")
     found.get_by_text("2 signs of it").wait_for()
-    assert "Training rows pay 0.900, held-out rows 0.200" in found.inner_text()
+    assert "Training rows earn 0.900, held-out rows 0.200" in found.inner_text()
     found.get_by_role("link", name="Read one").click()
     page.wait_for_url(re.compile(r"/rollouts\?.*step=2.*rollout=r-1"))
 
@@ -145,14 +145,14 @@ def test_the_doctors_findings_are_on_the_page_of_the_run(open_page, world):
 
     run = run_of(world, (0.1, 0.2), name="examined")
     page = open_page(f"/experiments/{run}")
-    answer(page, "Is it cheating?").get_by_text("No alert so far.").wait_for()
+    answer(page, "Is it cheating?").get_by_text("No alerts so far.").wait_for()
     assert page.get_by_text("The doctor").count() == 0, "it has no environment that could be examined"
     with world.database.write() as session:
         session.get(Run, run).paths = {"env_cls_path": "envs/built-in/arithmetic/0/env-cls.pkl"}
     page.reload()
     with page.expect_response(re.compile("/environments/arithmetic/doctor$")):
         answer(page, "Is it cheating?").get_by_role("button", name="Examine it").click()
-    page.get_by_text("The doctor examines the environment").wait_for()
+    page.get_by_text("The doctor is examining the environment").wait_for()
     finding = {"check": "empty", "severity": "error", "title": "An empty answer is paid.", "fix": "No.", "evidence": ""}
     with world.database.write() as session:
         [report] = one_off_jobs.of_subject(session, world.user_id, "doctor", "arithmetic")
@@ -247,7 +247,7 @@ def test_any_run_is_a_baseline(open_page, three):
     page.get_by_role("table", name="Examples").get_by_role("row").nth(1).click()
     dialog = page.get_by_role("dialog")
     dialog.get_by_text("first", exact=True).wait_for()
-    dialog.get_by_text("Golden answer").wait_for()
+    dialog.get_by_text("Gold answer").wait_for()
     page.keyboard.press("Escape")
     page.get_by_label("Another run to compare with").select_option(value=elsewhere)
     page.get_by_role("heading", name="This run against elsewhere").wait_for()

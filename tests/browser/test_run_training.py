@@ -84,9 +84,9 @@ def test_what_was_done_before_training_can_be_read_later(open_page, learned):
     inside, head = panel(page)
     head.click()
     assert fact(inside, "Held-out reward").inner_text().split() == ["0.000", "→", "0.428", "+0.428"]
-    assert fact(inside, "It was shown").inner_text() == "64 solutions that earn (60 demonstrate, 4 gold)"
+    assert fact(inside, "The model was shown").inner_text() == "64 solutions that earn (60 demonstrate, 4 gold)"
     assert fact(inside, "Model").inner_text() == "smollm2-135m"
-    assert fact(inside, "Tokens a step").inner_text() == "27.3K sampled, 44.2K in the update"
+    assert fact(inside, "Tokens per step").inner_text() == "27.3K sampled, 44.2K in the update"
     assert fact(inside, "The whole run").inner_text() == "12 steps, about 4 m 00 s"
     assert inside.locator(".chosen-settings div").count() == 2
     inside.get_by_text("An answer that is cut off loses 50% of its pay in the update.").wait_for()
@@ -129,7 +129,7 @@ def test_runs_of_before_show_nothing_of_it(open_page, world):
     settle(page)
     assert panel(page)[1].count() == 0
     assert page.get_by_text("What was learned").count() == 0
-    assert page.get_by_text("On the way").count() == 0
+    assert page.get_by_text("During training").count() == 0
 
 
 def test_what_happened_on_the_way_is_marked_where_it_happened(open_page, learned):
@@ -169,7 +169,7 @@ def test_what_was_learned_is_told_with_answers_before_and_after(open_page, learn
         each.locator("dt").inner_text(): each.locator("dd").inner_text() for each in card.locator(".way > div").all()
     }
     assert {name: value.split()[0] for name, value in way.items()} == {
-        "As it came": "0.000",
+        "Original model": "0.000",
         "After the warm start": "0.428",
         "Best, after 9 steps": "0.983",
         "Last": "0.967",
@@ -184,7 +184,7 @@ def test_what_was_learned_is_told_with_answers_before_and_after(open_page, learn
     before.get_by_text("cut off", exact=True).wait_for()
     assert before.get_by_text("reward 0.000").count() == after.get_by_text("reward 1.000").count() == 1
     shown = before.locator("pre").bounding_box()["height"]
-    card.get_by_role("button", name="Show all of it").click()
+    card.get_by_role("button", name="Show all").click()
     assert before.locator("pre").bounding_box()["height"] > shown
     heads.nth(1).click()
     assert before.count() == 2

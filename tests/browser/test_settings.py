@@ -186,7 +186,7 @@ def test_a_code_typed_in_any_way_can_be_denied(open_page, world):
     assert page.get_by_label("Code").input_value() == code["user_code"]
     page.keyboard.press("Enter")
     button(page, "Deny").click()
-    page.get_by_role("heading", name="The device is refused").wait_for()
+    page.get_by_role("heading", name="The device is denied").wait_for()
     assert poll(world, code) == {"error": "access_denied"}
 
 
@@ -236,7 +236,7 @@ def test_a_webhook_is_added_tried_and_removed(open_page, world):
     button(page, "Send a test message").click()
     sent = page.get_by_role("dialog").get_by_role("row").filter(has_text="test")
     sent.get_by_text("It cannot be reached: Connection refused.").wait_for()
-    sent.get_by_text("tried again").wait_for()
+    sent.get_by_text("retrying").wait_for()
     page.keyboard.press("Escape")
     button(page, "Remove the webhook").click()
     button(page, "Remove it").click()
@@ -250,12 +250,12 @@ def test_a_password_is_changed_and_every_session_ended(browser, open_page, tmp_p
         page.watch.allow("401")
         for current, new, again, said in (
             ("not this one", "another password", "another password", "The current password is wrong."),
-            (PASSWORD, "another password", "something else!", "The two differ."),
+            (PASSWORD, "another password", "something else!", "The passwords do not match."),
             (PASSWORD, "another password", "another password", "The password is changed"),
         ):
             page.get_by_label("Current password").fill(current)
             page.get_by_label("New password", exact=True).fill(new)
-            page.get_by_label("New password again").fill(again)
+            page.get_by_label("Repeat the new password").fill(again)
             button(page, "Change it").click()
             page.get_by_text(said).wait_for()
         with own.client() as client:

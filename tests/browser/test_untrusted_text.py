@@ -209,7 +209,7 @@ def test_every_tab_of_a_hostile_run(open_page, world, hostile):
 
 def test_what_the_trainer_says_of_a_hostile_run(open_page, hostile):
     page = open_page(f"/experiments/{hostile}")
-    for name in ("Before training", "On the way"):
+    for name in ("Before training", "During training"):
         page.get_by_role("button", name=name).click()
     page.locator(".measure").get_by_text(plain(PAYLOADS[-1])[:20]).first.wait_for()
     for head in page.locator(".pair-head").all()[1::9]:

@@ -21,7 +21,7 @@ export class ApiError extends Error {
 /** The typed client: `unwrap(api.GET("/v1/train/runs/{run_id}", { params: { path: { run_id } } }))`. */
 export const api = createClient<paths>({ baseUrl: window.location.origin });
 
-const AWAY = "The server does not answer. It may be restarting; this page tries again by itself.";
+const AWAY = "The server does not answer. It may be restarting; this page retries automatically.";
 
 type Answer<T> = { data?: T; error?: unknown; response: Response };
 
@@ -66,6 +66,6 @@ function away(error: unknown): unknown {
 
 export function problem(body: unknown, status: number): string {
   if (body && typeof body === "object" && "error" in body && typeof body.error === "string") return body.error;
-  if (status >= 500) return "The server had a problem of its own. Its log says more: benchmax logs server";
-  return `The server refused this (${status}).`;
+  if (status >= 500) return "The server had an internal error. Its log has details: `benchmax logs server`";
+  return `The server refused the request (${status}).`;
 }

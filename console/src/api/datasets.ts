@@ -7,8 +7,6 @@ export type Dataset = Schemas["DatasetInfo"];
 export type Preview = Schemas["DatasetPreview"];
 export type RowIssue = Schemas["DatasetIssue"];
 
-export { SUFFIXES } from "./datasets.generated";
-
 export function useDatasets() {
   return useQuery({
     queryKey: ["datasets"],

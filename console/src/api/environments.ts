@@ -50,7 +50,7 @@ export function useReport(environment: string | null, report: string | null) {
         }),
       ),
     enabled: environment !== null && report !== null,
-    refetchInterval: (query) => (query.state.data && !isGoing(query.state.data) ? false : 1_000),
+    refetchInterval: ({ state }) => (state.status === "error" || (state.data && !isGoing(state.data)) ? false : 1_000),
   });
 }
 

@@ -26,14 +26,6 @@ export function useStartEval(run: string) {
   );
 }
 
-export function useEndpoints(enabled: boolean) {
-  return useQuery({
-    queryKey: ["endpoints"],
-    queryFn: async () => (await unwrap(api.GET("/v1/endpoints"))).endpoints,
-    enabled,
-  });
-}
-
 /** What a run is held against: another model on its rows, or another run's own evaluation. */
 export type Other = { externalEvalId: string } | { otherRunId: string };
 

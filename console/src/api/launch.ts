@@ -78,13 +78,13 @@ export function parsed(arg: LaunchArg, text: string): Value | undefined {
 /** Why a value is refused, in words; null when it is fine. */
 export function fault(arg: LaunchArg, text: string): string | null {
   const value = parsed(arg, text);
-  if (value === undefined) return `Give ${arg.type === "integer" ? "a whole" : "a"} number.`;
-  if (value === null) return arg.required ? "A value is needed." : null;
+  if (value === undefined) return `Enter ${arg.type === "integer" ? "a whole" : "a"} number.`;
+  if (value === null) return arg.required ? "A value is required." : null;
   if (typeof value !== "number") return null;
-  if (arg.type === "integer" && !Number.isInteger(value)) return "Give a whole number.";
+  if (arg.type === "integer" && !Number.isInteger(value)) return "Enter a whole number.";
   const low = arg.min ?? Number.NEGATIVE_INFINITY;
   const high = arg.max ?? Number.POSITIVE_INFINITY;
-  if (value < low || value > high) return `Give ${shownRange(arg)}.`;
+  if (value < low || value > high) return `Must be ${shownRange(arg)}.`;
   return null;
 }
 
@@ -97,7 +97,7 @@ export function shownRange(arg: LaunchArg): string {
   const low = arg.min ?? null;
   const high = arg.max ?? null;
   if (low === null && high === null) return "";
-  if (high === null || high >= 2 ** 31 - 1) return `${low} or more`;
+  if (high === null || high >= 2 ** 31 - 1) return low === null ? "" : `${plain(low)} or more`;
   return low === null ? `up to ${plain(high)}` : `from ${plain(low)} to ${plain(high)}`;
 }
 

@@ -25,14 +25,14 @@ const KEYS: [string[], string][] = [
   [["g", "s"], "Settings"],
   [["n"], "New run"],
   [["/"], "Search or filter on this page"],
-  [["1"], "… 9: tabs of a run"],
+  [["1–9"], "Tabs of a run"],
   [["j"], "Next row or sample"],
   [["k"], "Previous row or sample"],
   [["J", "K"], "Next and previous group of samples"],
-  [["x"], "Choose the run"],
-  [["←", "→"], "Along a chart that has the focus"],
-  [["t"], "Light or dark"],
-  [["?"], "This help"],
+  [["x"], "Select the run"],
+  [["←", "→"], "Move along the focused chart"],
+  [["t"], "Switch between light and dark"],
+  [["?"], "Show this help"],
 ];
 
 export function Shell() {
@@ -139,7 +139,7 @@ function Sidebar({ open, path, onHelp }: { open: boolean; path: string; onHelp: 
             value={theme}
             onChange={setTheme}
             options={[
-              { value: "auto", label: <Icon name="auto" size={13} />, title: "As the system" },
+              { value: "auto", label: <Icon name="auto" size={13} />, title: "Follow the system" },
               { value: "light", label: <Icon name="sun" size={13} />, title: "Light" },
               { value: "dark", label: <Icon name="moon" size={13} />, title: "Dark" },
             ]}
@@ -166,7 +166,7 @@ function User({ onHelp }: { onHelp: () => void }) {
   return (
     <div className="sidebar-user">
       {me.data ? (
-        <Link href="/settings/account" className="clip" title="Password, and signing out everywhere">
+        <Link href="/settings/account" className="clip" title="Password and sign-out everywhere">
           {me.data.email}
         </Link>
       ) : (

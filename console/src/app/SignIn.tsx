@@ -62,7 +62,7 @@ export function SignIn() {
               </Field>
             </>
           ) : (
-            <p className="muted">This link signs you in once, on this browser.</p>
+            <p className="muted">This link signs you in once, in this browser.</p>
           )}
           {error && <ErrorText error={error} />}
           <Button kind="primary" type="submit" busy={busy}>
@@ -75,7 +75,7 @@ export function SignIn() {
           </Button>
         ) : (
           <div className="stack-tight muted small">
-            <span>No password yet? On the machine that runs the server, this prints a link that signs you in:</span>
+            <span>No password yet? On the server's machine, this command prints a link that signs you in:</span>
             <div>
               <Command text="benchmax up" />
             </div>

@@ -1,5 +1,4 @@
-import { Button, Page, Skeleton } from "../ui";
-import { ErrorNote } from "../ui/Empty";
+import { Button, ErrorNote, Page, Skeleton } from "../ui";
 
 export function Loading() {
   return (
@@ -13,12 +12,12 @@ export function Loading() {
 export function Crash({ error }: { error: unknown }) {
   const stale = /dynamically imported module|module script/i.test(String(error));
   return (
-    <Page title={stale ? "The console was updated" : "This page broke"}>
+    <Page title={stale ? "The console was updated" : "This page crashed"}>
       <ErrorNote
-        error={stale ? new Error("This page belongs to an older version. Load it again to get the new one.") : error}
+        error={stale ? new Error("This page belongs to an older version. Reload it to get the new one.") : error}
       />
       <div>
-        <Button onClick={() => window.location.reload()}>Load the page again</Button>
+        <Button onClick={() => window.location.reload()}>Reload the page</Button>
       </div>
     </Page>
   );

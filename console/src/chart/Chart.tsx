@@ -119,7 +119,7 @@ export function Chart({
       <figcaption className="chart-head">
         <span className="chart-title">
           {title}
-          {info && <Info label="What this is">{info}</Info>}
+          {info && <Info label="About this chart">{info}</Info>}
         </span>
         <Legend lines={lines} smoothed={smoothed} cursor={cursor} time={view.time} unit={unit} spoken={focused} />
       </figcaption>

@@ -20,9 +20,9 @@ export const SECTIONS: Record<Exclude<Section, "main">, string> = {
   parts: "More about each environment",
   rewards: "More about rewards",
   rollouts: "Rollouts",
-  updates: "Updates of the model",
+  updates: "Model updates",
   speed: "Speed",
-  other: "Everything else",
+  other: "Other",
 };
 
 export const MAIN = KNOWN_METRICS.filter((each) => each.section === "main").map((each) => each.key);
@@ -52,7 +52,7 @@ export function metric(key: string): Metric {
       key,
       name: `${environment}: ${whole.name}`,
       section: PART_FIRST.includes(whole.key) ? "environments" : "parts",
-      about: `${whole.about} Of the environment “${environment}” alone.`,
+      about: `${whole.about} For the environment “${environment}” only.`,
     };
   const component = COMPONENT.exec(key)?.[1];
   if (component)

@@ -7,6 +7,7 @@ import {
   Command,
   ErrorNote,
   Field,
+  format,
   Icon,
   Input,
   Note,
@@ -81,7 +82,7 @@ function Enter({
   return (
     <>
       <p className="muted">
-        A terminal on another machine shows a code of eight letters after this command. Type it here to sign that
+        After this command, a terminal on another machine shows a code of eight letters. Enter it here to sign that
         machine in as you.
       </p>
       <Command text={`benchmax login --url ${window.location.origin}`} />
@@ -129,7 +130,7 @@ function Decide({
     <>
       <div className="device-shown">{device.userCode}</div>
       <dl className="device-facts">
-        <dt>What asks</dt>
+        <dt>Client</dt>
         <dd>
           <Plain text={device.clientId} />
         </dd>
@@ -139,19 +140,19 @@ function Decide({
             <Plain text={device.address || "unknown"} />
           </code>
         </dd>
-        <dt>Asked</dt>
+        <dt>Requested</dt>
         <dd>
           <Time at={device.createdAt} />
         </dd>
-        <dt>It gets</dt>
-        <dd>a key that may do all you may, for 90 days. You can revoke it in the settings.</dd>
+        <dt>Access</dt>
+        <dd>a key with all your permissions, valid for 90 days. You can revoke it in the settings.</dd>
       </dl>
       {left > 0 ? (
         <Note tone="warn">
-          Approve it only if your own terminal shows this code now. {left === 1 ? "1 minute" : `${left} minutes`} left.
+          Approve it only if your own terminal shows this code now. {format.plural(left, "minute")} left.
         </Note>
       ) : (
-        <Note tone="bad">This code is too old. Start the sign-in again in the terminal.</Note>
+        <Note tone="bad">This code has expired. Start the sign-in again in the terminal.</Note>
       )}
       {decide.isError && <ErrorNote error={decide.error} />}
       <div className="row">
@@ -181,11 +182,11 @@ function Answered({ answer, onAgain }: { answer: "approved" | "denied"; onAgain:
       <span className={yes ? "device-mark good" : "device-mark bad"}>
         <Icon name={yes ? "check" : "close"} size={22} />
       </span>
-      <h2>{yes ? "The device is signed in" : "The device is refused"}</h2>
+      <h2>{yes ? "The device is signed in" : "The device is denied"}</h2>
       <p className="muted">
         {yes
-          ? "Go back to its terminal; it goes on by itself within seconds."
-          : "It got nothing. If you did not start this sign-in, somebody else tried to."}
+          ? "Return to its terminal; it continues by itself within seconds."
+          : "It has no access. If you did not start this sign-in, somebody else tried to."}
       </p>
       <Button onClick={onAgain}>Another code</Button>
     </div>

@@ -1,6 +1,7 @@
 // A run from the browser: an environment, rows, settings, the doctor's word, launch. Nothing is lost on reload.
 import type { ReactNode } from "react";
 import { useReport } from "../api/environments";
+import { MIN_ROWS } from "../api/launch";
 import { Button, Card, cx, ErrorNote, Icon, Link, Page, Plain, Skeleton } from "../ui";
 import { Arguments } from "./newrun/Arguments";
 import { CheckUp } from "./newrun/CheckUp";
@@ -14,7 +15,7 @@ import "./newrun/newrun.css";
 export default function NewRun() {
   const form = useForm();
   const report = useReport(form.environment?.id ?? null, form.report);
-  const hasRows = form.rows !== null && form.rows >= 16 && form.unusable === 0;
+  const hasRows = form.rows !== null && form.rows >= MIN_ROWS && form.unusable === 0;
   return (
     <Page title="New run" crumbs={[{ label: "Runs", href: "/experiments" }]}>
       <div className="newrun">
@@ -61,16 +62,16 @@ function AsIn({ form }: { form: Form }) {
       {error && <ErrorNote error={error} onRetry={() => refetch()} />}
       {data && (
         <p>
-          Those of{" "}
+          Taken from{" "}
           <Link href={`/experiments/${encodeURIComponent(data.id)}`}>
             <Plain text={data.name} />
           </Link>
-          , as they were when it was launched. Its settings are below: change what should differ.
+          , as they were at its launch. Its settings are below: change what should differ.
         </p>
       )}
       <div>
         <Button size="small" onClick={() => form.choose({ like: null })}>
-          Choose others
+          Choose different ones
         </Button>
       </div>
     </div>

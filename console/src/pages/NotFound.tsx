@@ -12,7 +12,7 @@ export default function NotFound() {
           </Link>
         }
       >
-        Check it for a typing mistake. What is here is in the menu.
+        Check it for typing mistakes, or use the menu.
       </Empty>
     </Page>
   );

@@ -44,8 +44,8 @@ export default function Playground() {
 
 function None() {
   return (
-    <Empty title="No model to talk to yet" icon="chat" command="benchmax launch">
-      As soon as a run has begun you can chat with its model here, also while it trains.
+    <Empty title="No model to chat with yet" icon="chat" command="benchmax launch">
+      Once a run has started, you can chat with its model here, even while it trains.
     </Empty>
   );
 }
@@ -53,7 +53,7 @@ function None() {
 function Choose({ runs }: { runs: { id: string; name: string }[] }) {
   return (
     <Empty
-      title="Whom do you want to talk to?"
+      title="Which model do you want to chat with?"
       icon="chat"
       actions={runs.slice(0, 6).map((run) => (
         <Link key={run.id} href={`/playground/${run.id}`} className="button">
@@ -61,7 +61,7 @@ function Choose({ runs }: { runs: { id: string; name: string }[] }) {
         </Link>
       ))}
     >
-      Choose a run. Its model answers in the run's environment, with its tools, also while it trains.
+      Choose a run. Its model answers in the run's environment, with its tools, even while it trains.
     </Empty>
   );
 }

@@ -89,7 +89,7 @@ export default function Run() {
           tabs={shown.map((each) => ({ id: each.id, label: each.label, href: `${base}/${each.id}` }))}
         />
         <Suspense fallback={<Skeleton lines={6} />}>
-          {current ? <current.view /> : <Empty title="The run has no such part" />}
+          {current ? <current.view /> : <Empty title="A run has no such tab" />}
         </Suspense>
       </Page>
     </RunContext.Provider>

@@ -6,6 +6,7 @@ import {
   Button,
   Card,
   Confirm,
+  Dialog,
   Empty,
   ErrorNote,
   Field,
@@ -27,7 +28,6 @@ import {
   useNarrow,
   useSearch,
 } from "../ui";
-import { Dialog } from "../ui/Dialog";
 import { MOST_BESIDE } from "./run/context";
 import { columns, runHref } from "./runs/columns";
 import { HELP, parse } from "./runs/filter";
@@ -50,7 +50,7 @@ export default function Runs() {
         <a
           className="button"
           href={`/v1/train/runs.csv?ids=${found.slice(0, MOST_SAVED).map((run) => encodeURIComponent(run.id))}`}
-          title="The runs of this list, as a table"
+          title="Download the listed runs as a table"
           download
         >
           <Icon name="download" /> CSV
@@ -135,7 +135,7 @@ function List({ runs, found, archived }: { runs: RunInfo[]; found: RunInfo[]; ar
     return (
       <Empty
         icon="search"
-        title="No run fits the filter"
+        title="No run matches the filter"
         actions={<Button onClick={() => search.set({ q: null })}>Clear the filter</Button>}
       />
     );
@@ -246,7 +246,7 @@ function Chosen({ runs, onDone }: ChosenProps) {
             ))}
             {runs.length > MOST_NAMED && <li>and {format.plural(runs.length - MOST_NAMED, "other", "others")}</li>}
           </ul>
-          <p>Their curves, rollouts and checkpoints are removed. This cannot be undone.</p>
+          <p>Their curves, rollouts and checkpoints are deleted. This cannot be undone.</p>
         </div>
       </Confirm>
       <Dialog
@@ -279,7 +279,8 @@ function Chosen({ runs, onDone }: ChosenProps) {
 function Compare({ runs }: { runs: RunInfo[] }) {
   const [first, ...others] = runs.filter((run) => run.latestStep !== null);
   if (!first || others.length === 0) return null;
-  if (others.length > MOST_BESIDE) return <span className="muted small">Compare {MOST_BESIDE + 1} at most</span>;
+  if (others.length > MOST_BESIDE)
+    return <span className="muted small">At most {MOST_BESIDE + 1} can be compared</span>;
   return (
     <Link
       className="button button-small"
@@ -294,7 +295,7 @@ function Nothing({ archived }: { archived: boolean }) {
   if (archived)
     return (
       <Empty icon="archive" title="Nothing is archived">
-        Choose runs in the list and archive them to keep it short.
+        Select runs in the list and archive them to keep it short.
       </Empty>
     );
   return (
@@ -309,7 +310,7 @@ function Nothing({ archived }: { archived: boolean }) {
           </Link>
         }
       >
-        A run trains a model on an environment and shows here as it learns. Start one in the browser, or from a
+        A run trains a model on an environment and appears here as it learns. Start one in the browser, or from a
         terminal:
       </Empty>
     </Card>

@@ -25,7 +25,7 @@ export default function Settings() {
         tabs={TABS.map((each) => ({ id: each.id, label: each.label, href: `/settings/${each.id}` }))}
       />
       <Suspense fallback={<Skeleton lines={5} />}>
-        {current ? <current.view /> : <Empty title="The settings have no such part" />}
+        {current ? <current.view /> : <Empty title="The settings have no such tab" />}
       </Suspense>
     </Page>
   );

@@ -28,7 +28,7 @@ const saved = window.__BENCHMAX_STATIC__;
 saved.loaded = new Map();
 saved.add = (file, found) => saved.loaded.set(file, new Map(Object.entries(found)));
 
-const SAVED = "This is a saved copy of a run: it shows what was, and can do nothing.";
+const SAVED = "This is a saved copy of a run: it is read-only.";
 
 class Missing extends Error {}
 

@@ -71,7 +71,7 @@ export function Confirm({
       title={title}
       actions={
         <>
-          <Button onClick={onClose}>Keep it</Button>
+          <Button onClick={onClose}>Cancel</Button>
           <Button kind="danger" busy={busy} onClick={onConfirm}>
             {action}
           </Button>

@@ -35,8 +35,6 @@ const PATHS: Record<string, string> = {
   fork: "M4.500 5.500v5M4.500 5.500a1.500 1.500 0 1 0 0-3 1.500 1.500 0 0 0 0 3zM4.500 13.500a1.500 1.500 0 1 0 0-3 1.500 1.500 0 0 0 0 3zM11.500 5.500a1.500 1.500 0 1 0 0-3 1.500 1.500 0 0 0 0 3zM11.500 5.500c0 3-7 2.500-7 5",
 };
 
-export type IconName = keyof typeof PATHS;
-
 export function Icon({ name, className, size = 16 }: { name: string; className?: string; size?: number }) {
   return (
     <svg

@@ -19,7 +19,7 @@ export function DeleteDataset({ path, onClose, onDone = onClose }: DeleteProps) 
           <strong>
             <Plain text={datasetName(path)} />
           </strong>{" "}
-          is removed. Runs that were launched with it keep their copy.
+          is deleted. Runs launched with it keep their copy.
         </p>
         {remove.isError && <ErrorNote error={remove.error} />}
       </div>

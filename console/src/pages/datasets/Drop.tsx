@@ -1,12 +1,12 @@
 // A place to drop a file, and a button for those who do not drag.
 import { type DragEvent, useId, useRef, useState } from "react";
-import { SUFFIXES } from "../../api/datasets";
+import { MIN_ROWS, SUFFIXES } from "../../api/datasets.generated";
 import { Button, cx, ErrorNote, Icon } from "../../ui";
 import "./datasets.css";
 
 type DropProps = { onFiles: (files: File[]) => void; busy: boolean; error: unknown; compact?: boolean; text?: string };
 
-export function Drop({ onFiles, busy, error, compact, text = "Drop a CSV, JSON or JSON lines file here" }: DropProps) {
+export function Drop({ onFiles, busy, error, compact, text = "Drop a CSV, JSON or JSON Lines file here" }: DropProps) {
   const input = useRef<HTMLInputElement>(null);
   const hint = useId();
   const [over, setOver] = useState(false);
@@ -33,7 +33,7 @@ export function Drop({ onFiles, busy, error, compact, text = "Drop a CSV, JSON o
         <div className="drop-words">
           <span>{text}</span>
           <span className="muted small" id={hint}>
-            One example a row, 16 or more. CSV, TSV, JSON, JSON lines or Parquet.
+            One example per row, at least {MIN_ROWS} rows. CSV, TSV, JSON, JSON Lines or Parquet.
           </span>
         </div>
         <Button busy={busy} aria-describedby={hint} onClick={() => input.current?.click()}>
@@ -52,7 +52,7 @@ export function Drop({ onFiles, busy, error, compact, text = "Drop a CSV, JSON o
           }}
         />
       </div>
-      {Boolean(error) && <ErrorNote title="The file was not taken" error={error} />}
+      {Boolean(error) && <ErrorNote title="The file was not accepted" error={error} />}
     </>
   );
 }

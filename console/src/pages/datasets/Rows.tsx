@@ -21,8 +21,12 @@ export function Counts({ preview }: { preview: Preview }) {
       items={[
         { name: "Rows", value: <Num value={preview.rows} /> },
         { name: "Usable", value: <span className={unusable ? "warn" : "good"}>{format.number(preview.usable)}</span> },
-        { name: "Not usable", value: <span className={unusable ? "bad" : "muted"}>{format.number(unusable)}</span> },
-        { name: "Repeated", value: <Num value={preview.duplicates} />, hint: "Same prompt and task as an earlier row" },
+        { name: "Unusable", value: <span className={unusable ? "bad" : "muted"}>{format.number(unusable)}</span> },
+        {
+          name: "Duplicates",
+          value: <Num value={preview.duplicates} />,
+          hint: "Same prompt and task as an earlier row",
+        },
         { name: "Warnings", value: <Num value={preview.warnings} /> },
         { name: "Size", value: <Num value={preview.bytes} as="bytes" /> },
       ]}
@@ -42,7 +46,7 @@ export function Sample({ preview, rows = preview.sample.length }: { preview: Pre
           <thead>
             <tr>
               <th className="grid-number">#</th>
-              <th title="The example this row becomes: equal for equal prompt and task">Example</th>
+              <th title="The example this row becomes: the same for rows with the same prompt and task">Example</th>
               {columns.map((column) => (
                 <th key={column}>
                   <Plain text={column} />
@@ -58,7 +62,7 @@ export function Sample({ preview, rows = preview.sample.length }: { preview: Pre
                   <Button
                     kind="quiet"
                     size="small"
-                    aria-label={`Open row ${index + 1}: ${preview.ids?.[index]?.slice(0, 8) ?? "not usable"}`}
+                    aria-label={`Open row ${index + 1}: ${preview.ids?.[index]?.slice(0, 8) ?? "unusable"}`}
                     onClick={() => setOpen(index)}
                   >
                     <ExampleId id={preview.ids?.[index]} />
@@ -84,7 +88,7 @@ export function Sample({ preview, rows = preview.sample.length }: { preview: Pre
 }
 
 function ExampleId({ id }: { id: string | null | undefined }) {
-  return id ? <code>{id.slice(0, 8)}</code> : <Pill tone="bad">not usable</Pill>;
+  return id ? <code>{id.slice(0, 8)}</code> : <Pill tone="bad">unusable</Pill>;
 }
 
 type RowDialogProps = { row: Row; number: number; id: string | null | undefined; onClose: () => void };

@@ -79,7 +79,7 @@ export function DatasetView({ path }: { path: string }) {
           />
           {tab === "problems" ? (
             <Card flush>
-              {problems ? <Issues preview={data} /> : <Empty title="Nothing is wrong with these rows" icon="check" />}
+              {problems ? <Issues preview={data} /> : <Empty title="No problems in these rows" icon="check" />}
             </Card>
           ) : (
             <Card flush>
@@ -124,8 +124,8 @@ function WrongColumns({ environment }: { environment: string | undefined }) {
   return (
     <Note tone="warn">
       {environment
-        ? "No row can be read the way this environment reads rows."
-        : "No row has a prompt or messages column. If your environment has its own dataset_preprocess the rows may still be right for it; the doctor tells."}
+        ? "This environment cannot read any of these rows."
+        : "No row has a prompt or messages column. If your environment has its own dataset_preprocess, the rows may still be right for it; run the doctor to find out."}
     </Note>
   );
 }

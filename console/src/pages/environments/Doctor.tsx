@@ -67,7 +67,7 @@ export function Doctor({ id, bringsRows }: { id: string; bringsRows: boolean }) 
           <Field label="Model to try it with">
             {(field) => (
               <Select id={field} value={model} onChange={(event) => search.set({ model: event.target.value })}>
-                <option value="">None: in seconds</option>
+                <option value="">None (takes seconds)</option>
                 {models.map((each) => (
                   <option key={each}>{each}</option>
                 ))}
@@ -113,8 +113,8 @@ export function Doctor({ id, bringsRows }: { id: string; bringsRows: boolean }) 
             icon="check"
             command={bringsRows ? `benchmax validate ${id}` : "benchmax validate main.py"}
           >
-            The doctor plays the environment with answers it makes up, right and wrong, and says what would go wrong in
-            training. Nothing is trained and no model is needed; one that you choose plays some rows, and the report
+            The doctor plays the environment with made-up answers, right and wrong, and reports what would go wrong in
+            training. Nothing is trained and no model is needed; if you choose one, it plays some rows, and the report
             says whether it can learn from them.
           </Empty>
         )
@@ -127,22 +127,20 @@ export function Doctor({ id, bringsRows }: { id: string; bringsRows: boolean }) 
 export function LiveReport({ environment, report }: { environment: string; report: string }) {
   const found = useReport(environment, report);
   if (found.isError) return <ErrorNote error={found.error} onRetry={() => found.refetch()} />;
-  return found.data ? <ReportView report={found.data} short /> : <Spinner label="Asking the doctor …" />;
+  return found.data ? <ReportView report={found.data} short /> : <Spinner label="Loading the report …" />;
 }
 
 const GROUPS = [
   { severity: "error", title: "Errors", icon: "warn" },
   { severity: "warning", title: "Warnings", icon: "warn" },
-  { severity: "info", title: "Worth knowing", icon: "info" },
+  { severity: "info", title: "Notes", icon: "info" },
 ] as const;
 
 export function ReportView({ report, short }: { report: Report; short?: boolean }) {
   if (isGoing(report)) {
     return (
       <Note tone="info">
-        <Spinner
-          label={report.status === "queued" ? "Waiting for the runner to take it …" : `${examining(report)} …`}
-        />
+        <Spinner label={report.status === "queued" ? "Waiting for a runner …" : `${examining(report)} …`} />
       </Note>
     );
   }
@@ -175,7 +173,7 @@ export function ReportView({ report, short }: { report: Report; short?: boolean 
 }
 
 function examining(report: Report): string {
-  return report.model ? `Examining the environment, then letting ${report.model} try it` : "Examining the environment";
+  return report.model ? `Examining the environment, then trying it with ${report.model}` : "Examining the environment";
 }
 
 function Tried({ report }: { report: Report }) {
@@ -234,7 +232,7 @@ function Verdict({ report }: { report: Report }) {
       <div className="doctor-verdict">
         <strong>
           {errors
-            ? `${format.plural(errors, "error")}: it should not be trained like this`
+            ? `${format.plural(errors, "error")}: fix them before training`
             : warnings
               ? `Usable, with ${format.plural(warnings, "warning")}`
               : "Healthy"}
@@ -301,7 +299,7 @@ function More({ report }: { report: Report }) {
         </Card>
       )}
       {(report.checks ?? []).length > 0 && (
-        <Fold title="Everything that was checked" aside={format.plural(report.checks?.length ?? 0, "check")}>
+        <Fold title="All checks" aside={format.plural(report.checks?.length ?? 0, "check")}>
           <ul className="checks">
             {report.checks?.map((each) => {
               const mark = MARKS[each.state] ?? { icon: "more", tone: "muted" };

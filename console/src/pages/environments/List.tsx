@@ -1,5 +1,5 @@
 import { type Environment, isNamed, useEnvironments } from "../../api/environments";
-import { Command, ErrorNote, Link, Page, Pill, Plain, Skeleton, Ticked, Time } from "../../ui";
+import { Command, ErrorNote, format, Link, Page, Pill, Plain, Skeleton, Ticked, Time } from "../../ui";
 
 export function EnvironmentList() {
   const environments = useEnvironments();
@@ -70,7 +70,7 @@ function Tile({ environment }: { environment: Environment }) {
         {environment.description ? (
           <Ticked text={environment.description} />
         ) : (
-          "No description. Its docstring is shown here."
+          "No description. A docstring of its class would appear here."
         )}
       </p>
       <Ready environment={environment} />
@@ -112,10 +112,8 @@ export function EnvironmentFoot({ environment }: { environment: Environment }) {
   return (
     <span className="env-foot">
       {environment.kind === "builtin" ? <Pill tone="info">built in</Pill> : <Pill>{KINDS[environment.kind]}</Pill>}
-      {environment.ownRows ? <span>{environment.ownRows.toLocaleString("en-US")} rows of its own</span> : null}
-      {environment.tools?.length ? (
-        <span>{environment.tools.length === 1 ? "1 tool" : `${environment.tools.length} tools`}</span>
-      ) : null}
+      {environment.ownRows ? <span>{format.plural(environment.ownRows, "row")} of its own</span> : null}
+      {environment.tools?.length ? <span>{format.plural(environment.tools.length, "tool")}</span> : null}
       {environment.createdAt && (
         <span>
           uploaded <Time at={environment.createdAt} />

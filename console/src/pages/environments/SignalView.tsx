@@ -26,10 +26,10 @@ export function SignalView({ signal }: { signal: Signal }) {
       <div className="signal-parts">
         <Part title={`In ${signal.groups} × ${signal.samples} samples`}>
           <Share name="Groups with a difference" value={signal.spread}>
-            Prompts whose answers do not all earn the same. Only those teach something.
+            Prompts whose answers earn different rewards. Only these teach something.
           </Share>
           <Share name="Groups with a solution" value={signal.passAtK}>
-            Prompts to which at least one answer earned all there is.
+            Prompts for which at least one answer earned the full reward.
           </Share>
           <Chance value={signal.chance ?? null} />
           <Share name="Cut off by length" value={signal.cutOff} poor={signal.cutOff > 0.5}>
@@ -39,7 +39,7 @@ export function SignalView({ signal }: { signal: Signal }) {
             Answers in the form the reward looks for, right or wrong.
           </Share>
           <Share name="First tool call works" value={signal.firstCalls}>
-            Rollouts whose first call of a tool gave no error.
+            Rollouts whose first tool call raised no error.
           </Share>
           {signal.unscored > 0 && (
             <Share name="Unscored" value={signal.unscored} poor>

@@ -1,7 +1,6 @@
 import { useMemo } from "react";
 import type { EnvironmentDetails } from "../../api/environments";
-import { Card, Copy, Empty, Note, Plain, Segments, useSearch } from "../../ui";
-import { marked } from "../../ui/Plain";
+import { Card, Copy, Empty, marked, Note, Plain, Segments, useSearch } from "../../ui";
 import { lines } from "./colour";
 
 export function Source({ environment }: { environment: EnvironmentDetails }) {
@@ -11,8 +10,8 @@ export function Source({ environment }: { environment: EnvironmentDetails }) {
   const file = files.find((each) => each.path === search.get("file")) ?? files[0];
   if (!file) {
     return (
-      <Empty title="The bundle holds no source" icon="environment">
-        It was packed without the text of its class. The manifest says what it would import.
+      <Empty title="The bundle contains no source" icon="environment">
+        It was packed without the source of its class. The manifest lists what it would import.
       </Empty>
     );
   }

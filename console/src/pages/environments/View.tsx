@@ -95,8 +95,8 @@ function Manifest({ environment }: { environment: EnvironmentDetails }) {
     <div className="stack">
       {environment.suspicious.length > 0 && (
         <Note tone="warn">
-          Opening it would use names that run commands or code: {environment.suspicious.join(", ")}. That can be right;
-          look at the source.
+          Opening it would use names that run commands or code: {environment.suspicious.join(", ")}. That may be
+          legitimate; check the source.
         </Note>
       )}
       <Card title="Manifest">
@@ -114,7 +114,7 @@ function Manifest({ environment }: { environment: EnvironmentDetails }) {
         </dl>
       </Card>
       {environment.kind === "bundle" && (
-        <Card title="Modules it imports when it is opened">
+        <Card title="Modules it imports when opened">
           {environment.imports.length ? (
             <div className="row">
               {environment.imports.map((name) => (

@@ -9,10 +9,10 @@ const FIRST = ["model", "num_epochs", "max_minutes", "learning_rate", "prompts_p
 /** What a choice means, where its word alone does not say it. */
 const CHOICES: Record<string, Record<string, string>> = {
   warm_start: {
-    auto: "Shows it solutions only if its own answers teach nothing.",
-    off: "It searches by itself from the first step.",
-    gold: "Shows it solutions that earn, whether it needs them or not.",
-    hint: "Shows answers it gave with the solution in sight.",
+    auto: "Shows the model solutions only if its own answers teach nothing.",
+    off: "The model explores by itself from the first step.",
+    gold: "Shows the model solutions that earn, whether it needs them or not.",
+    hint: "Shows the model its own answers to prompts that include the solution.",
   },
   recipe: { plain: "GRPO and nothing else: no warm start, no guidance, no mending." },
 };
@@ -20,7 +20,7 @@ const CHOICES: Record<string, Record<string, string>> = {
 /** What may happen above `warnAbove`, in the server's words. */
 const WHEN_HIGH: Record<string, string> = {
   learning_rate: "training may diverge",
-  max_rollout_len: "it may not fit into memory",
+  max_rollout_len: "it may not fit in memory",
 };
 
 export function Arguments({ form }: { form: Form }) {
@@ -60,7 +60,7 @@ function Argument({ arg, form }: { arg: LaunchArg; form: Form }) {
   const means = CHOICES[arg.name]?.[text ?? String(arg.default)];
   const hint = high ? (
     <span className="warn">
-      Above {arg.warnAbove?.toLocaleString("en-US")}: {WHEN_HIGH[arg.name] ?? "it may be too much"}.
+      Above {arg.warnAbove?.toLocaleString("en-US")}: {WHEN_HIGH[arg.name] ?? "this may be too much"}.
     </span>
   ) : (
     // What was not touched shows its default in the field itself.
@@ -99,7 +99,7 @@ function Argument({ arg, form }: { arg: LaunchArg; form: Form }) {
       <span className="arg-info">
         <Info label={`About ${arg.label}`}>
           <Plain text={arg.description} />
-          {range && ` Takes ${range}.`} <code>{arg.name}</code>
+          {range && ` Allowed: ${range}.`} <code>{arg.name}</code>
         </Info>
       </span>
     </div>

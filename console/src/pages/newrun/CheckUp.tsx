@@ -22,7 +22,7 @@ export function CheckUp({ form }: { form: Form }) {
         </Button>
         <span className="muted">
           {ready
-            ? "The doctor plays the environment with made-up answers, in seconds, before a GPU is used."
+            ? "The doctor plays the environment with made-up answers, in seconds, before any GPU is used."
             : missing(form)[0]}
         </span>
       </div>

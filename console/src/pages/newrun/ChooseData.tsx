@@ -4,7 +4,7 @@ import { GOOD_ROWS, MIN_ROWS } from "../../api/launch";
 import { ErrorNote, Field, Fold, format, Link, Note, Segments, Select, Skeleton } from "../../ui";
 import { Drop } from "../datasets/Drop";
 import { Counts, Issues, Sample } from "../datasets/Rows";
-import type { Form } from "./form";
+import { type Form, HELD_OUT } from "./form";
 
 export function ChooseData({ form }: { form: Form }) {
   const own = form.environment?.bringsRows ?? false;
@@ -19,14 +19,14 @@ export function ChooseData({ form }: { form: Form }) {
             onChange={(value) => form.choose({ dataset: null, from: value === "own" ? null : value })}
             options={[
               { value: "own", label: "Its own rows" },
-              { value: "dataset", label: "A dataset of yours" },
+              { value: "dataset", label: "One of your datasets" },
             ]}
           />
         </div>
       )}
       {source === "own" ? (
         <p className="muted">
-          {form.environment?.name} brings {format.plural(form.environment?.ownRows ?? 0, "row")} along.
+          {form.environment?.name} comes with {format.plural(form.environment?.ownRows ?? 0, "row")}.
         </p>
       ) : (
         <FromDataset form={form} />
@@ -102,14 +102,14 @@ function Seen({ form }: { form: Form }) {
           {form.unusable === preview.rows
             ? "No row"
             : `${format.number(form.unusable)} of ${format.plural(preview.rows, "row")}`}{" "}
-          can{form.unusable === preview.rows ? "" : "not"} be used by this environment, and a run uses a dataset as a
-          whole. Correct the rows, or leave them out.
+          can{form.unusable === preview.rows ? "" : "not"} be used by this environment, and a run uses the whole
+          dataset. Correct or remove them.
         </Note>
       )}
       {problems > 0 && (
         <Fold
           title={`${format.plural(problems, "problem")} in the rows`}
-          aside="why, and what to do"
+          aside="causes and fixes"
           open={preview.errors > 0}
         >
           <Issues preview={preview} />
@@ -119,7 +119,7 @@ function Seen({ form }: { form: Form }) {
         <div className="stack-tight">
           <Sample preview={preview} rows={5} />
           <Link href={datasetHref(preview.path, form.environment?.id)} className="small">
-            See more of it
+            See the whole dataset
           </Link>
         </div>
       </Fold>
@@ -137,7 +137,7 @@ function Split({ form }: { form: Form }) {
         <label htmlFor="held-out" className="strong">
           Held out for evaluation
         </label>
-        <span className="num">{percent} %</span>
+        <span className="num">{percent}%</span>
       </div>
       <input
         id="held-out"
@@ -147,7 +147,7 @@ function Split({ form }: { form: Form }) {
         step={5}
         value={percent}
         aria-valuetext={`${percent} percent: ${counts.held} rows`}
-        onChange={(event) => form.set({ held: event.target.value === "20" ? null : event.target.value })}
+        onChange={(event) => form.set({ held: Number(event.target.value) === HELD_OUT ? null : event.target.value })}
       />
       <div className="split-bar" aria-hidden="true">
         <span className="split-train" style={{ flexGrow: counts.train }} />
@@ -158,17 +158,17 @@ function Split({ form }: { form: Form }) {
           <strong className="num">{counts.train.toLocaleString("en-US")}</strong> to train on
         </span>
         <span>
-          <strong className="num">{counts.held.toLocaleString("en-US")}</strong> held out, spread evenly
+          <strong className="num">{counts.held.toLocaleString("en-US")}</strong> held out, evenly spread
         </span>
       </div>
       {counts.held === 0 && (
         <span className="muted small">
-          Nothing is held out: you will not see whether the model learned or only remembered.
+          Nothing is held out: you will not see whether the model learned or only memorised.
         </span>
       )}
-      {bounded && <span className="muted small">At least {MIN_ROWS} rows stay for training.</span>}
+      {bounded && <span className="muted small">At least {MIN_ROWS} rows are kept for training.</span>}
       {counts.train < GOOD_ROWS && counts.held > 0 && (
-        <span className="muted small">{GOOD_ROWS} rows and up is better.</span>
+        <span className="muted small">{GOOD_ROWS} rows or more is better.</span>
       )}
     </div>
   );

@@ -66,7 +66,7 @@ export function ChooseEnvironment({ form }: { form: Form }) {
         </fieldset>
       )}
       <div className="row small muted">
-        <span>Yours is not here? Run this in its folder, or read</span>
+        <span>Not listed? Run this in its folder, or read</span>
         <Link href="/environments">what an environment is</Link>
         <Command text="benchmax launch" />
       </div>

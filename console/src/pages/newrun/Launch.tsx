@@ -50,7 +50,7 @@ export function Launch({ form }: { form: Form }) {
       <p className="muted small" aria-live="polite">
         {todo[0] ??
           (tooFew
-            ? `At least ${MIN_ROWS} rows are needed.`
+            ? `At least ${MIN_ROWS} rows are required.`
             : form.report || form.like
               ? ""
               : "Not examined by the doctor yet.")}

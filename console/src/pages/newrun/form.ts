@@ -120,12 +120,12 @@ export function faulty(form: Form): LaunchArg[] {
 export function missing(form: Form): string[] {
   const found: string[] = [];
   if (form.like) {
-    if (!form.likeRun.data) found.push("Choose a run that is there, or an environment and rows.");
+    if (!form.likeRun.data) found.push("Choose a run that exists, or an environment and rows.");
   } else if (!form.environment) found.push("Choose an environment.");
   else if (!form.dataset && form.fromDataset) found.push("Choose or upload a dataset.");
-  if (!form.args.data) found.push("Wait until the settings are read.");
+  if (!form.args.data) found.push("Wait until the settings have loaded.");
   if (form.dataset && form.preview.isError) found.push("Choose a dataset that can be read.");
-  if (form.unusable) found.push("Correct the rows that cannot be used, or leave them out.");
+  if (form.unusable) found.push("Correct or remove the unusable rows.");
   const wrong = faulty(form);
   if (wrong.length) found.push(`Correct ${wrong.map((arg) => arg.label.toLowerCase()).join(", ")}.`);
   return found;

@@ -12,7 +12,7 @@ type ComposerProps = {
   onGrow: () => void;
 };
 
-/** Where a message is typed. Enter sends it, Shift and Enter begins a line. */
+/** Where a message is typed. Enter sends it, Shift and Enter start a new line. */
 export function Composer({ sides, hasExample, onSay, onStop, onAnew, onGrow }: ComposerProps) {
   const [text, setText] = useState("");
   const area = useRef<HTMLTextAreaElement>(null);
@@ -50,17 +50,17 @@ export function Composer({ sides, hasExample, onSay, onStop, onAnew, onGrow }: C
         aria-label="Message"
         placeholder={
           hasExample && !begun
-            ? "Play the example, or ask something of your own …"
+            ? "Play the example, or ask something else …"
             : sides.length > 1
-              ? "Say something to both …"
-              : "Say something …"
+              ? "Message both …"
+              : "Message …"
         }
         onChange={(event) => setText(event.target.value)}
         onKeyDown={key}
       />
       <div className="composer-foot">
         <span className="muted small composer-hint">
-          <KeyHint>Enter</KeyHint> sends, <KeyHint>Shift</KeyHint> <KeyHint>Enter</KeyHint> begins a line
+          <KeyHint>Enter</KeyHint> sends, <KeyHint>Shift</KeyHint> <KeyHint>Enter</KeyHint> starts a new line
         </span>
         {begun && (
           <Button kind="quiet" size="small" onClick={onAnew} disabled={going}>

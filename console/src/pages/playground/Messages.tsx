@@ -2,13 +2,13 @@
 import type { ReactNode } from "react";
 import type { ChatMessage, ToolCall, Turn } from "../../api/playground";
 import { cx, ErrorNote, Fold, format, Icon, Note, Pill, Plain, Spinner } from "../../ui";
+import { partText, pretty } from "../rollouts/blocks";
 
 const WHO: Record<string, string> = { user: "You", assistant: "Model", system: "System", tool: "Tool" };
 
 export function inWords(content: unknown): string {
   if (typeof content === "string") return content;
-  if (Array.isArray(content))
-    return content.map((part) => (typeof part?.text === "string" ? part.text : JSON.stringify(part))).join("");
+  if (Array.isArray(content)) return content.map(partText).join("");
   return content === null || content === undefined ? "" : JSON.stringify(content, null, 2);
 }
 
@@ -38,7 +38,7 @@ export function TurnView({ turn, scored, actions }: { turn: Turn; scored: boolea
         </div>
       )}
       {turn.state === "stopped" && <Note tone="info">Stopped. The model forgets this turn.</Note>}
-      {turn.state === "failed" && <ErrorNote error={new Error(turn.problem ?? "It failed.")} />}
+      {turn.state === "failed" && <ErrorNote error={new Error(turn.problem ?? "The turn failed.")} />}
       {turn.state === "done" && (
         <footer className="turn-foot">
           {scored && <Rewards turn={turn} />}
@@ -90,7 +90,7 @@ function Answer({
 
 function Call({ call, waits }: { call: ToolCall; waits: boolean }) {
   const raw = call.function?.arguments;
-  const shown = pretty(raw);
+  const shown = typeof raw === "string" ? pretty(raw) : inWords(raw);
   return (
     <div className="tool">
       <Fold
@@ -119,7 +119,7 @@ function ToolResult({ message }: { message: ChatMessage }) {
       <Fold
         title={
           <span className="tool-title">
-            <Icon name="chevron" size={13} /> <span className="muted">gave</span>
+            <Icon name="chevron" size={13} /> <span className="muted">returned</span>
             <span className="clip tool-brief">
               <Plain text={text.replace(/\s+/g, " ").slice(0, 80)} />
             </span>
@@ -132,15 +132,6 @@ function ToolResult({ message }: { message: ChatMessage }) {
       </Fold>
     </div>
   );
-}
-
-function pretty(value: unknown): string {
-  if (typeof value !== "string") return value === undefined ? "" : JSON.stringify(value, null, 2);
-  try {
-    return JSON.stringify(JSON.parse(value), null, 2);
-  } catch {
-    return value;
-  }
 }
 
 function Rewards({ turn }: { turn: Turn }) {

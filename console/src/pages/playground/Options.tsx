@@ -19,13 +19,13 @@ export function Options({ runId, live, names, first, example, about }: OptionsPr
     <aside className="room-options" aria-label="Options">
       <Field
         label="Checkpoint"
-        hint={live ? "The run goes on training; the answers are of the weights saved last." : undefined}
+        hint={live ? "The run is still training; answers come from the weights saved last." : undefined}
       >
         {(id) => <Choice id={id} names={names} value={first} onChange={(value) => search.set({ checkpoint: value })} />}
       </Field>
       {second ? (
         <div className="room-second">
-          <Field label="Beside it">
+          <Field label="Compared with">
             {(id) => <Choice id={id} names={names} value={second} onChange={(value) => search.set({ with: value })} />}
           </Field>
           <Button kind="quiet" size="small" aria-label="Stop comparing" onClick={() => search.set({ with: null })}>
@@ -65,7 +65,7 @@ function Choice({ id, names, value, onChange }: ChoiceProps) {
     <Select id={id} value={value} onChange={(event) => onChange(event.target.value)}>
       {(known.includes(value) ? known : [value, ...known]).map((name) => (
         <option key={name} value={name}>
-          {WORDS[name] ?? name.replace("-", " ")}
+          {checkpointWords(name)}
         </option>
       ))}
     </Select>
@@ -112,13 +112,13 @@ function ExampleChoice({ runId, chosen, shown }: { runId: string; chosen: string
       label="Task"
       hint={
         chosen
-          ? `Play it to have its answer scored.${shown ? " What you ask instead comes after the same worked examples." : ""}`
-          : "Choose a row to have its answer scored."
+          ? `Play it to have the answer scored.${shown ? " What you ask instead comes after the same worked examples." : ""}`
+          : "Choose a row to have the answer scored."
       }
     >
       {(id) => (
         <Select id={id} value={chosen} onChange={(event) => search.set({ example: event.target.value || NONE })}>
-          <option value="">none: just talk</option>
+          <option value="">none: just chat</option>
           {chosen && !known && <option value={chosen}>{chosen.slice(0, 12)}</option>}
           <Examples label="Held out" examples={held.data} />
           <Examples label="Trained on" examples={trained.data} />
@@ -179,7 +179,7 @@ function About({ info }: { info: SessionInfo }) {
         open={info.systemPrompt.length > 0 && info.systemPrompt.length < 240}
       >
         <pre className="room-system">
-          {info.systemPrompt ? <Plain text={info.systemPrompt} /> : "The environment gives none."}
+          {info.systemPrompt ? <Plain text={info.systemPrompt} /> : "The environment has no system prompt."}
         </pre>
       </Fold>
       <Fold title="Tools" aside={info.tools.length || "none"} open={info.tools.length > 0 && info.tools.length < 4}>

@@ -70,7 +70,7 @@ export function SaveRow({ turn, context, runId, onClose }: SaveRowProps) {
       }
     >
       <div className="stack">
-        <Field label="Dataset" hint="The row goes to its end. Runs launched before keep the rows they had.">
+        <Field label="Dataset" hint="The row is added at the end. Runs already launched keep the rows they had.">
           {(id) => (
             <Select id={id} value={chosen} onChange={(event) => choose(event.target.value)}>
               <option value={NEW}>A new dataset</option>
@@ -84,14 +84,14 @@ export function SaveRow({ turn, context, runId, onClose }: SaveRowProps) {
           )}
         </Field>
         {chosen === NEW && (
-          <Field label="Its name" hint={`A run can be launched with it once it has ${MIN_ROWS} rows.`}>
+          <Field label="Name" hint={`You can launch a run with it once it has ${MIN_ROWS} rows.`}>
             {(id) => <Input id={id} value={name} maxLength={150} onChange={(event) => setName(event.target.value)} />}
           </Field>
         )}
         <Field
           label="Row"
-          error={row ? undefined : "This is no JSON object."}
-          hint="Check the answer before you save it: a model that is trained on it takes it for right."
+          error={row ? undefined : "This is not a JSON object."}
+          hint="Check the answer before you save it: a model trained on it takes it as correct."
         >
           {(id) => (
             <TextArea
@@ -127,7 +127,7 @@ function Saved({ path, rows, onClose }: { path: string; rows: number; onClose: (
   return (
     <Dialog open onClose={onClose} title="Saved" actions={<Button onClick={onClose}>Close</Button>}>
       <Note tone="good">
-        <Plain text={datasetName(path)} /> has {format.plural(rows, "row")} now.{" "}
+        <Plain text={datasetName(path)} /> now has {format.plural(rows, "row")}.{" "}
         <Link href={datasetHref(path)}>Open it</Link>
       </Note>
     </Dialog>

@@ -13,7 +13,7 @@ export function Talk({ side, runId, alone }: { side: Side; runId: string; alone:
   const prompt = side.example && side.turns[0]?.said ? whole.slice(0, -1) : whole;
   // A reward is for the answer to the task; what is said after it is chat. A turn that was cut off was no answer.
   const answer = side.turns.find((turn) => turn.state === "done");
-  const context = [...prompt.map((each) => ({ role: String(each.role), content: each.content }))];
+  const context = prompt.map((each) => ({ role: String(each.role), content: each.content }));
   return (
     <section className="talk" aria-label={`Conversation with ${checkpointWords(side.checkpoint)}`}>
       <header className="talk-head">
@@ -40,7 +40,7 @@ export function Talk({ side, runId, alone }: { side: Side; runId: string; alone:
           />
         ))}
         {!prompt.length && !side.turns.length && side.error === null && (
-          <Empty title={alone ? "Say something to it" : "Nothing said yet"} icon="chat">
+          <Empty title={alone ? "Send a message" : "No messages yet"} icon="chat">
             {alone && "It answers as in training: with the environment's system prompt and its tools."}
           </Empty>
         )}
@@ -52,7 +52,7 @@ export function Talk({ side, runId, alone }: { side: Side; runId: string; alone:
 
 function Status({ side }: { side: Side }) {
   const info = side.info;
-  if (side.error !== null) return <Pill tone="bad">not open</Pill>;
+  if (side.error !== null) return <Pill tone="bad">unavailable</Pill>;
   if (!info || info.status === "starting") {
     return (
       <span className="muted small">

@@ -26,7 +26,7 @@ export function Aside({ run, details, scope, range, onOpen }: Shown) {
   );
 }
 
-/** What is known of a task. `only` the golden answer, where there is one: beside two transcripts there is no room. */
+/** What is known of a task. `only` the gold answer, where there is one: beside two transcripts there is no room. */
 export function Task({ task, only }: { task: Details["task"]; only?: boolean }) {
   const entries = Object.entries(task ?? {});
   const gold = entries.filter(([name]) => GOLD.includes(name));
@@ -34,7 +34,7 @@ export function Task({ task, only }: { task: Details["task"]; only?: boolean }) 
   if (!gold.length && !rest.length) return null;
   return (
     <section>
-      <h3>{gold.length ? "Golden answer" : "Task"}</h3>
+      <h3>{gold.length ? "Gold answer" : "Task"}</h3>
       {[...gold, ...rest].map(([name, value]) => (
         <div key={name} className={cx("ro-task", GOLD.includes(name) && "ro-gold")}>
           {!(GOLD.includes(name) && gold.length === 1) && (

@@ -106,7 +106,7 @@ function Hint() {
           <KeyHint>J</KeyHint> <KeyHint>K</KeyHint> next and previous group
         </p>
         <p>
-          <KeyHint>Shift</KeyHint> and a click opens a second one beside it
+          <KeyHint>Shift</KeyHint> and a click open a second one beside it
         </p>
       </div>
     </section>
@@ -226,7 +226,7 @@ function Problems({ details }: { details: Details }) {
   return (
     <>
       {!details.complete && (
-        <Note tone="warn">The record of this rollout is gone from the disk; only what the index holds is shown.</Note>
+        <Note tone="warn">The record of this rollout is no longer on disk; only what the index has is shown.</Note>
       )}
       {error && (
         <Note tone="bad">
@@ -256,7 +256,7 @@ function Logs({ run, details }: { run: string; details: Details }) {
   if (!lines.length)
     return (
       <p className="muted">
-        The environment logged nothing during this rollout. Its code can, with log_env(rollout_id, "…").
+        The environment logged nothing during this rollout. Its code can log with log_env(rollout_id, "…").
       </p>
     );
   return (
@@ -294,7 +294,7 @@ function Raw({ details }: { details: Details }) {
         ))}
       </div>
       {text.length > 400_000 && (
-        <p className="muted small">The first {format.bytes(400_000)} are shown; copying takes all.</p>
+        <p className="muted small">The first {format.bytes(400_000)} are shown; “Copy all” copies everything.</p>
       )}
     </div>
   );

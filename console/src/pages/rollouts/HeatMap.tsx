@@ -48,7 +48,7 @@ export function HeatMap({ run, scope, outline, range, onOpen }: Props) {
           onChange={setSorting}
           options={[
             { value: "listed", label: "As listed" },
-            { value: "worst", label: "Worst at last play" },
+            { value: "worst", label: "Lowest latest reward" },
             { value: "improved", label: "Most improved" },
           ]}
         />
@@ -170,8 +170,8 @@ const GridRow = memo(function GridRow({
             tabIndex={-1}
             className="ro-cell-heat"
             style={{ background: rewardColour(value, range) }}
-            title={`Step ${(columns[index] as Column).shown}: ${format.reward(value)}`}
-            aria-label={`Open step ${(columns[index] as Column).shown}, reward ${format.reward(value)}`}
+            title={`${stepName(mode, (columns[index] as Column).from)}: ${format.reward(value)}`}
+            aria-label={`Open ${stepName(mode, (columns[index] as Column).from).toLowerCase()}, reward ${format.reward(value)}`}
             onClick={() => onOpen(group, columns[index] as Column)}
           />
         ),

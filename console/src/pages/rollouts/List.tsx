@@ -4,7 +4,7 @@ import { useVirtualizer } from "@tanstack/react-virtual";
 import { memo, useCallback, useEffect, useLayoutEffect, useRef, useState } from "react";
 import { detailsQuery, type Item, type Outline, type StepOutline, stepQuery } from "../../api/rollouts";
 import { shownStep, stepName } from "../../api/steps";
-import { cx, format, Icon, Plain } from "../../ui";
+import { cx, ErrorNote, format, Icon, Plain } from "../../ui";
 import { advantageColour, type Range, rewardColour, tokenColour } from "./colour";
 import type { View } from "./filters";
 import { type Row, type Rows, useRows } from "./sections";
@@ -60,7 +60,7 @@ export function List({ run, view, outline, scale, onOpen, onRows }: Props) {
   const total = outline?.steps.reduce((sum, each) => sum + each.rollouts, 0) ?? 0;
   return (
     <>
-      <Count view={view} rows={rows} total={total} />
+      {rows.error ? <ErrorNote error={rows.error} /> : <Count view={view} rows={rows} total={total} />}
       <div className="ro-list" ref={scroller} tabIndex={0} role="region" aria-label="Rollouts">
         {step && !view.text && (
           <div className="ro-sticky">
@@ -214,14 +214,14 @@ const Sample = memo(function Sample({ item, words, flat, open, beside, component
         <Dot
           colour={advantageColour(item.advantage)}
           text={item.advantage === null ? "" : format.gain(item.advantage, 2)}
-          title="Advantage: against its group"
+          title="Advantage over its group"
         />
       )}
       {!flat && (
         <Dot
           colour={tokenColour(item.tokens, scale.tokens)}
           text={format.compact(item.tokens)}
-          title="Tokens it wrote"
+          title="Tokens written"
         />
       )}
     </button>
@@ -264,9 +264,9 @@ function Count({ view, rows, total }: { view: View; rows: Rows; total: number })
   const text = searched
     ? searched.busy
       ? "Searching…"
-      : `${searched.found ? format.plural(searched.found, "rollout") : "Nothing"} found${searched.done < searched.total ? `; looked through ${format.compact(searched.done)} of ${format.compact(searched.total)}` : ""}`
+      : `${searched.found ? format.plural(searched.found, "rollout") : "Nothing"} found${searched.done < searched.total ? `; searched ${format.compact(searched.done)} of ${format.compact(searched.total)}` : ""}`
     : total === 0
-      ? "Nothing fits these filters."
+      ? "No rollout matches these filters."
       : format.plural(total, "rollout");
   return (
     <div className="ro-count small muted" role="status">

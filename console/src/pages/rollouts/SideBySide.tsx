@@ -11,7 +11,7 @@ import { ended } from "./words";
 
 const TURNS = 60;
 const CHARACTERS = 20_000;
-const ALL_OPEN: ReadonlySet<string> = new Set();
+const NONE_OPEN: ReadonlySet<string> = new Set();
 
 /** `run` is the other run it belongs to, if it does. */
 type Side = { id: string; label: ReactNode; run?: string };
@@ -41,10 +41,10 @@ export function SideBySide({
       </div>
       {one.data.promptMessageId === other.data.promptMessageId && <Task task={one.data.task} only />}
       <div className="spread">
-        <Check label="Mark what differs" checked={marks} onChange={(event) => setMarks(event.target.checked)} />
+        <Check label="Highlight differences" checked={marks} onChange={(event) => setMarks(event.target.checked)} />
         {onClose && (
           <Button size="small" kind="quiet" icon={<Icon name="close" />} onClick={onClose}>
-            Show one
+            Show only one
           </Button>
         )}
       </div>
@@ -63,7 +63,7 @@ function Head({ details, label, than }: { details: Details; label: ReactNode; th
         <Pill tone={end.tone} title={end.hint}>
           <Plain text={end.label} />
         </Pill>
-        {better && <Pill tone="good">better paid</Pill>}
+        {better && <Pill tone="good">higher reward</Pill>}
       </div>
       <Rewards details={details} brief />
     </div>
@@ -110,7 +110,7 @@ const Pair = memo(function Pair({ left, right, marks }: { left?: Turn; right?: T
 });
 
 function Cell({ turn, parts, side }: { turn?: Turn; parts?: Part[] | null; side?: "left" | "right" }) {
-  if (!turn) return <div className="ro-cell ro-cell-none muted">No turn here</div>;
+  if (!turn) return <div className="ro-cell ro-cell-none muted">No turn</div>;
   const cut = turn.text.length > CHARACTERS;
   return (
     <div className={cx("ro-cell", turn.role === "assistant" && !turn.given && "ro-cell-own")}>
@@ -161,7 +161,7 @@ function useParts(left: string, right: string, wanted: boolean): Part[] | null {
 function turnsOf(details: Details): Turn[] {
   const messages = [...details.promptMessages, ...details.messages] as Message[];
   const calls = new Map<number, string>();
-  for (const block of blocksOf(details, ALL_OPEN)) {
+  for (const block of blocksOf(details, NONE_OPEN)) {
     if (block.kind === "call") {
       const turn = Number(block.key.split(":")[0]);
       calls.set(turn, `${calls.get(turn) ?? ""}\n→ ${block.name}(${block.brief})`);

@@ -22,8 +22,8 @@ export function Tokens({ details, scroller }: { details: Details; scroller: HTML
 function NotSaved() {
   return (
     <Empty title="This run did not save its tokens" icon="info">
-      They take several times the space of the text, so they are kept only when asked for. Train with this setting to
-      see how likely each token was:
+      They take several times the space of the text, so they are saved only on request. Train with this setting to see
+      how likely each token was:
       <br />
       <Command text="benchmax launch main.py --set save_tokens=true" />
     </Empty>

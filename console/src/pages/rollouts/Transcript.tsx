@@ -68,7 +68,7 @@ const BlockView = memo(function BlockView({ block, onToggle }: { block: Block; o
       );
     case "text":
       return block.text === "" ? (
-        <p className="ro-text muted">(nothing)</p>
+        <p className="ro-text muted">(empty)</p>
       ) : (
         <pre
           className={cx(
@@ -87,7 +87,7 @@ const BlockView = memo(function BlockView({ block, onToggle }: { block: Block; o
       return (
         <div className={cx("ro-more", block.inCall && "ro-in-call")}>
           <Button size="small" onClick={() => onToggle(block.fold)}>
-            {block.open ? "Fold it again" : `Show all ${format.bytes(block.size)}`}
+            {block.open ? "Show less" : `Show all ${format.bytes(block.size)}`}
           </Button>
         </div>
       );

@@ -2,20 +2,19 @@
 // blocks in view are in the page, so the length of a transcript does not matter.
 import type { Details } from "../../api/rollouts";
 
-export const PIECE = 2_000;
+const PIECE = 2_000;
 /** Longer texts begin folded. */
-export const FOLD_ABOVE = 16_000;
+const FOLD_ABOVE = 16_000;
 
 export type Message = { [name: string]: unknown };
 
 export type Block =
-  | { kind: "turn"; key: string; role: string; name: string; number: number; size: number; shown: boolean }
+  | { kind: "turn"; key: string; role: string; name: string; size: number; shown: boolean }
   | {
       kind: "text";
       key: string;
       role: string;
       text: string;
-      from: number;
       mono: boolean;
       last: boolean;
       inCall: boolean;
@@ -39,33 +38,40 @@ type Call = { id: string; name: string; args: string; brief: string };
 export function blocksOf(details: Details, open: ReadonlySet<string>): Block[] {
   const messages = [...details.promptMessages, ...details.messages] as Message[];
   const start = details.promptMessages.length;
-  const results = new Map<string, Message>();
-  for (const message of messages.slice(start)) {
-    if (message.role === "tool" && typeof message.tool_call_id === "string") results.set(message.tool_call_id, message);
-  }
+  // Calls of an example in the prompt were not made in this rollout: its results and events are not theirs.
+  const [given, made] = [resultsOf(messages.slice(0, start)), resultsOf(messages.slice(start))];
   const events = [...details.toolEvents] as { name?: string; ok?: boolean; seconds?: number }[];
   const shown = new Set<Message>();
   const blocks: Block[] = [];
   messages.forEach((message, index) => {
     if (shown.has(message)) return;
     // An answer the model was shown as an example is not one it wrote.
-    const given = index < start && message.role === "assistant";
+    const isGiven = index < start && message.role === "assistant";
     const text = textOf(message.content);
     const calls = callsOf(message);
     const role = typeof message.role === "string" ? message.role : "unknown";
     const name = role === "tool" && typeof message.name === "string" ? message.name : "";
-    blocks.push({ kind: "turn", key: `${index}`, role, name, number: index, size: text.length, shown: given });
+    blocks.push({ kind: "turn", key: `${index}`, role, name, size: text.length, shown: isGiven });
     const thoughts = textOf(message.reasoning_content ?? message.reasoning);
     if (thoughts) addText(blocks, `${index}:r`, thoughts, "thought", open, false);
     if (text || !calls.length) addText(blocks, `${index}:t`, text, role, open, false);
     calls.forEach((call, at) => {
-      const result = results.get(call.id);
+      const result = (index < start ? given : made).get(call.id);
       if (result) shown.add(result);
-      const event = events.shift();
+      const event = index < start ? undefined : events.shift();
       addCall(blocks, `${index}:c${at}`, call, result, event, open);
     });
   });
   return blocks;
+}
+
+/** Tool results by the id of their call. */
+function resultsOf(messages: Message[]): Map<string, Message> {
+  return new Map(
+    messages.flatMap((message) =>
+      message.role === "tool" && typeof message.tool_call_id === "string" ? [[message.tool_call_id, message]] : [],
+    ),
+  );
 }
 
 function addCall(
@@ -118,7 +124,6 @@ function addText(
       key: `${key}:${from}`,
       role,
       text,
-      from,
       mono,
       last: from + text.length >= shown.length,
       inCall,
@@ -158,7 +163,8 @@ export function textOf(content: unknown): string {
   return JSON.stringify(content, null, 2);
 }
 
-function partText(part: unknown): string {
+/** One part of a message: text, or the name of what it is. */
+export function partText(part: unknown): string {
   if (typeof part === "string") return part;
   if (part && typeof part === "object") {
     if ("text" in part && typeof part.text === "string") return part.text;

@@ -26,7 +26,7 @@ export type Rows = {
   count: number;
   /** The row at a place, or "waiting" while its section loads. */
   at: (index: number) => Row;
-  /** The rows in view; their sections are loaded. */
+  /** All of them, loaded or not. */
   sections: Section[];
   sectionAt: (index: number) => number;
   /** The rollout `by` rows (or groups) further, loading what is needed; null at an end. */

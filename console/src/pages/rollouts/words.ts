@@ -2,27 +2,31 @@
 
 const ENDS: Record<string, { label: string; hint: string; tone: "good" | "warn" | "bad" }> = {
   finished: { label: "Finished", hint: "The model gave a final answer.", tone: "good" },
-  output_exceeded: { label: "Cut: too long a turn", hint: "A turn reached its token limit.", tone: "warn" },
+  output_exceeded: { label: "Cut: turn too long", hint: "A turn reached its token limit.", tone: "warn" },
   context_exceeded: { label: "Cut: context full", hint: "The conversation no longer fits the model.", tone: "warn" },
-  max_turns_exceeded: { label: "Cut: all turns used", hint: "It took as many turns as it may.", tone: "warn" },
+  max_turns_exceeded: { label: "Cut: all turns used", hint: "The rollout reached its turn limit.", tone: "warn" },
   tool_budget_exceeded: {
     label: "Cut: too many tool calls",
-    hint: "It made as many tool calls as it may.",
+    hint: "The rollout reached its tool call limit.",
     tone: "warn",
   },
-  token_budget_exceeded: { label: "Cut: too many tokens", hint: "It wrote as many tokens as it may.", tone: "warn" },
-  cost_budget_exceeded: { label: "Cut: too expensive", hint: "It cost as much as it may.", tone: "warn" },
-  time_budget_exceeded: { label: "Cut: too slow", hint: "It took as long as it may.", tone: "warn" },
+  token_budget_exceeded: { label: "Cut: too many tokens", hint: "The rollout reached its token limit.", tone: "warn" },
+  cost_budget_exceeded: { label: "Cut: too expensive", hint: "The rollout reached its cost limit.", tone: "warn" },
+  time_budget_exceeded: { label: "Cut: too slow", hint: "The rollout reached its time limit.", tone: "warn" },
   env_error: {
     label: "Environment failed",
-    hint: "The environment could not be set up. It is not scored.",
+    hint: "The environment could not be set up. The rollout is not scored.",
     tone: "bad",
   },
-  model_error: { label: "Model failed", hint: "The model gave no reply. It is not scored.", tone: "bad" },
-  reward_error: { label: "Reward failed", hint: "It finished, but its reward could not be computed.", tone: "bad" },
+  model_error: { label: "Model failed", hint: "The model did not reply. The rollout is not scored.", tone: "bad" },
+  reward_error: {
+    label: "Reward failed",
+    hint: "The rollout finished, but its reward could not be computed.",
+    tone: "bad",
+  },
   group_reward_error: {
     label: "Group reward failed",
-    hint: "It finished, but the reward of its group could not be computed.",
+    hint: "The rollout finished, but the reward of its group could not be computed.",
     tone: "bad",
   },
 };

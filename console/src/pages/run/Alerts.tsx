@@ -25,7 +25,7 @@ export function Alerts({ unread: { found, dismiss } }: { unread: Unread }) {
               <span className="row-tight">
                 {found.length > 1 && (
                   <Button size="small" kind="quiet" aria-expanded={all} onClick={() => setAll(!all)}>
-                    {all ? "Only the last" : `${found.length - 1} more`}
+                    {all ? "Only the latest" : `${found.length - 1} more`}
                   </Button>
                 )}
                 <Button size="small" kind="quiet" onClick={() => dismiss(last)}>
@@ -38,20 +38,20 @@ export function Alerts({ unread: { found, dismiss } }: { unread: Unread }) {
           {typeof event.data.step === "number" && (
             <span className="alert-step">step {shownStep("train", event.data.step)}</span>
           )}
-          <Ticked text={event.message} /> <Shows event={event} />
+          <Ticked text={event.message} /> <Shows event={event}>See its rollouts</Shows>
         </Note>
       ))}
     </div>
   );
 }
 
-/** The rollouts that show it: the first one open among those of its step. */
-function Shows({ event }: { event: RunEvent }) {
+/** A link to the rollouts that show it: the first one open among those of its step. */
+export function Shows({ event, children }: { event: RunEvent; children: string }) {
   const { tabHref } = useRun();
   const { step, rollouts } = event.data;
   if (typeof step !== "number") return null;
   const first = Array.isArray(rollouts) && typeof rollouts[0] === "string" ? rollouts[0] : undefined;
-  return <Link href={tabHref("rollouts", { mode: "train", step, rollout: first })}>See its rollouts</Link>;
+  return <Link href={tabHref("rollouts", { mode: "train", step, rollout: first })}>{children}</Link>;
 }
 
 export type Unread = ReturnType<typeof useUnread>;

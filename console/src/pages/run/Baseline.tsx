@@ -124,7 +124,7 @@ function Against({ other }: { other: RunInfo }) {
     <span>
       {delta === null ? (
         same(run, other) ? null : (
-          <>Trained on other rows, so rewards cannot be compared. </>
+          <>Trained on different rows, so rewards cannot be compared. </>
         )
       ) : (
         <>

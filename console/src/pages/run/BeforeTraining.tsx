@@ -86,7 +86,7 @@ function Helped({ warmStart, said }: { warmStart: WarmStart; said: string | unde
               </span>
             ),
           },
-          { name: "It was shown", value: <Plain text={shownRows(warmStart)} /> },
+          { name: "The model was shown", value: <Plain text={shownRows(warmStart)} /> },
           { name: "Supervised steps", value: format.number(warmStart.steps) },
           { name: "Doses", value: format.number(warmStart.doses) },
         ]}
@@ -101,20 +101,20 @@ function Takes({ plan }: { plan: Plan }) {
     { name: "Model", value: <Plain text={plan.model.split("/").at(-1) ?? ""} />, hint: plan.model },
     { name: "Trained weights", value: `${format.compact(plan.trained)} of ${format.compact(plan.weights)}` },
     { name: "Rows", value: `${number(plan.rows)} + ${number(plan.heldOut)} held out` },
-    { name: "A step", value: `${number(plan.prompts)} prompts × ${number(plan.samples)} samples` },
+    { name: "Each step", value: `${number(plan.prompts)} prompts × ${number(plan.samples)} samples` },
     {
-      name: "Tokens a step",
+      name: "Tokens per step",
       value: `${format.compact(plan.sampledTokens)} sampled, ${format.compact(plan.computedTokens)} in the update`,
-      hint: "Beginnings that answers share are counted once in the update.",
+      hint: "Prefixes that answers share are counted once in the update.",
     },
-    { name: "Time a step", value: seconds(plan.stepSeconds) },
+    { name: "Time per step", value: seconds(plan.stepSeconds) },
     {
       name: "The whole run",
       value: `${number(plan.steps)} steps, about ${format.duration(plan.totalSeconds)}`,
-      hint: "With evaluations; less when all is solved before.",
+      hint: "Includes evaluations; less if everything is solved sooner.",
     },
     { name: "Memory so far", value: format.bytes(plan.memoryBytes) },
-    { name: "On", value: plan.device.toUpperCase() },
+    { name: "Device", value: plan.device.toUpperCase() },
   ];
   return <Facts items={items} />;
 }

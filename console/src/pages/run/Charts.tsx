@@ -187,7 +187,7 @@ function Body({
   if (main.length + rest.length === 0)
     return (
       <Empty
-        title="No metric has such a name"
+        title="No metric matches"
         actions={<Button onClick={() => view.search.set({ metric: null })}>Show all</Button>}
       />
     );
@@ -329,7 +329,7 @@ function Tools({ view, mode, others: chosen }: { view: FullView; mode: Mode; oth
         onChange={(value) => search.set({ x: value === "time" ? value : null, range: null })}
         options={[
           { value: "step", label: "Step" },
-          { value: "time", label: "Time", title: "Time of work" },
+          { value: "time", label: "Time", title: "Working time" },
         ]}
       />
       <Check
@@ -362,7 +362,7 @@ function Tools({ view, mode, others: chosen }: { view: FullView; mode: Mode; oth
           value=""
           onChange={(event) => search.set({ with: [...chosen, event.target.value].join(",") })}
         >
-          <option value="">{chosen.length ? "And with…" : "Compare with…"}</option>
+          <option value="">{chosen.length ? "Add another…" : "Compare with…"}</option>
           {others.slice(0, 100).map((run) => (
             <option key={run.id} value={run.id}>
               {run.pinned ? "★ " : ""}
@@ -403,7 +403,7 @@ function Nothing({ mode, live, run }: { mode: Mode; live: boolean; run: Told }) 
     const first = training.plan ? null : doing(training) && "Training has not begun yet";
     return (
       <Empty icon="runs" title={beginning(run) ?? first ?? `${what} is under way`}>
-        {what} appears here by itself as soon as it is done.
+        {what} appears here as soon as it is done.
       </Empty>
     );
   }

@@ -121,7 +121,7 @@ export default function Checkpoints() {
       </Card>
       {download.isPending && (
         <Note>
-          <Spinner /> Making the file of {download.variables.name}. It is saved by your browser when it is ready.
+          <Spinner /> Preparing {download.variables.name}. Your browser saves the file when it is ready.
         </Note>
       )}
       {download.isError && <ErrorNote error={download.error} />}
@@ -224,7 +224,7 @@ function Fork({ row, onClose }: { row: Checkpoint; onClose: () => void }) {
     <Dialog
       open
       onClose={onClose}
-      title={`A new run from step ${format.number(row.step)}`}
+      title={row.step === null ? `A new run from ${row.name}` : `A new run from step ${format.number(row.step)}`}
       actions={
         <Button kind="primary" busy={fork.isPending} disabled={!name.trim() || wrong} onClick={() => fork.mutate()}>
           Start it
@@ -233,7 +233,9 @@ function Fork({ row, onClose }: { row: Checkpoint; onClose: () => void }) {
     >
       <div className="stack">
         {fork.isError && <ErrorNote error={fork.error} />}
-        <p className="muted">It begins with these weights and the same data; settings stay unless you change them.</p>
+        <p className="muted">
+          It starts from these weights with the same data; settings stay the same unless you change them.
+        </p>
         <Field label="Name">
           {(field) => (
             <Input id={field} value={name} maxLength={300} onChange={(event) => setName(event.target.value)} />
@@ -250,7 +252,7 @@ function Fork({ row, onClose }: { row: Checkpoint; onClose: () => void }) {
                 id={field}
                 inputMode="decimal"
                 value={typed[arg.name] ?? ""}
-                placeholder={String(run.launcherArgs?.[arg.name] ?? "as it was")}
+                placeholder={String(run.launcherArgs?.[arg.name] ?? "unchanged")}
                 onChange={(event) => setTyped({ ...typed, [arg.name]: event.target.value })}
               />
             )}

@@ -142,8 +142,8 @@ function Both({
       {over && summary.data && !components.length && (
         <Note tone="warn">
           {otherRun
-            ? "Both were evaluated on no example in common, or nothing was scored. Choose a run on the same rows."
-            : "Both played no example in common, or nothing was scored. Evaluate the run on held-out rows (eval.every) and start the comparison again."}
+            ? "The two runs have no evaluated example in common, or nothing was scored. Choose a run on the same rows."
+            : "The two have no example in common, or nothing was scored. Evaluate the run on held-out rows (eval.every) and start the comparison again."}
         </Note>
       )}
       {components.length > 0 && compared.data && compared.data.pairs.length > 0 && (
@@ -168,7 +168,7 @@ function Progress({ each }: { each: EvalInfo }) {
   if (isOver(each.status))
     return (
       <Note tone="bad">
-        <Plain text={each.statusReason || "It ended without a result. The runner's log says more."} />
+        <Plain text={each.statusReason || "It ended without a result. The runner's log has details."} />
       </Note>
     );
   const part = each.total ? each.done / each.total : 0;
@@ -185,7 +185,7 @@ function Progress({ each }: { each: EvalInfo }) {
       >
         <i style={{ width: `${part * 100}%` }} />
       </span>
-      <span className="num small muted">{each.total ? `${each.done} of ${each.total}` : "not begun"}</span>
+      <span className="num small muted">{each.total ? `${each.done} of ${each.total}` : "not started"}</span>
     </div>
   );
 }

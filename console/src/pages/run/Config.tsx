@@ -1,18 +1,14 @@
 // What the run was asked for, which of it was a default, and every setting it became.
 import { useQuery } from "@tanstack/react-query";
-import { api, unwrap } from "../../api/client";
 import { type Scalars, useScalars } from "../../api/scalars";
 import { Card, Check, Copy, ErrorNote, Fold, format, Pill, Plain, SearchBox, Skeleton, useSearch } from "../../ui";
 import { useRun } from "./context";
-import { NOT_SET } from "./Differences";
+import { configQuery, NOT_SET } from "./Differences";
 
 export default function Config() {
   const { id } = useRun();
   const search = useSearch();
-  const config = useQuery({
-    queryKey: ["run", id, "config"],
-    queryFn: () => unwrap(api.GET("/v1/train/runs/{run_id}/config", { params: { path: { run_id: id } } })),
-  });
+  const config = useQuery(configQuery(id));
   const rate = lastRate(useScalars(id, "train").data);
   if (config.isError) return <ErrorNote error={config.error} onRetry={() => config.refetch()} />;
   if (config.isPending) return <Skeleton lines={8} />;
@@ -36,7 +32,7 @@ export default function Config() {
           onChange={(event) => search.set({ q: event.target.value })}
         />
         <Check
-          label="Only what was given"
+          label="Only given settings"
           checked={given}
           onChange={(event) => search.set({ given: event.target.checked ? "on" : null })}
         />
@@ -67,7 +63,7 @@ export default function Config() {
           </dl>
         </Card>
         <div className="stack">
-          {settings === null && <p className="muted">Every setting of the trainer shows here once it has begun.</p>}
+          {settings === null && <p className="muted">All trainer settings appear here once it has started.</p>}
           {tree.map(
             ([section, rows]) =>
               rows.length > 0 && (

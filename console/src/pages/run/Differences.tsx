@@ -22,7 +22,7 @@ export function Differences({ others }: { others: readonly string[] }) {
   return (
     <Fold title="Settings that differ" aside={rows.length || "none"} open={rows.length > 0 && rows.length <= 6}>
       {rows.length === 0 ? (
-        <p className="muted">They were launched with the same settings.</p>
+        <p className="muted">These runs were launched with the same settings.</p>
       ) : (
         <section className="doses" tabIndex={0} aria-label="Settings that differ">
           <table>

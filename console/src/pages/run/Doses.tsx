@@ -15,7 +15,7 @@ const COLUMNS: { name: string; value: (signal: Signal) => string | null }[] = [
 export function Doses({ training: { signal, doses } }: { training: Training }) {
   if (doses.length === 0) return null;
   const rows = [
-    ...(signal ? [{ name: "As it came", signal }] : []),
+    ...(signal ? [{ name: "Original model", signal }] : []),
     ...doses.map((dose) => ({ name: `After dose ${dose.number}`, signal: dose.signal })),
   ];
   const columns = COLUMNS.filter((column) => rows.some((row) => column.value(row.signal) !== null));

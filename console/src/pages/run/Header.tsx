@@ -183,7 +183,7 @@ function Tiles({ run }: { run: Run }) {
       <CutOff run={run} />
       <Tile name="Failed rollouts">
         <b className={cx((run.errorRate ?? 0) > 0.05 && "bad")}>{format.percent(run.errorRate)}</b>
-        <Small>{run.errorCount ? `${format.compact(run.errorCount)} in all` : "none so far"}</Small>
+        <Small>{run.errorCount ? `${format.compact(run.errorCount)} in total` : "none so far"}</Small>
       </Tile>
       {live && <Heartbeat at={run.heartbeatAt} now={now} />}
     </dl>
@@ -274,7 +274,7 @@ function Reward({
         ) : (
           <>
             <span className={delta > 0 ? "good" : delta < 0 ? "bad" : undefined}>{fixed(delta)}</span> since{" "}
-            {mode === "train" ? "step 1" : "start"}
+            {mode === "train" ? "step 1" : "the start"}
           </>
         )}
       </Small>
@@ -300,11 +300,11 @@ function useBest(mode: "train" | "eval"): { value: number; step: number } | null
 function Heartbeat({ at, now }: { at: string | null | undefined; now: number }) {
   const age = at ? (now - new Date(at).getTime()) / 1000 : null;
   return (
-    <Tile name="Last sign of life">
+    <Tile name="Last report">
       <b className={cx(age !== null && age > 120 && "bad")}>
         {age === null ? <span className="muted">–</span> : format.duration(age)}
       </b>
-      <Small>{age === null ? "not heard of yet" : age > 120 ? "longer than usual" : "ago"}</Small>
+      <Small>{age === null ? "none yet" : age > 120 ? "longer than usual" : "ago"}</Small>
     </Tile>
   );
 }
@@ -361,7 +361,7 @@ export function Actions() {
             onSelect: () => (run.isPublic ? change.mutate({ id, isPublic: false }) : setAsking("publish")),
           },
           {
-            label: run.archived ? "Take back from the archive" : "Archive",
+            label: run.archived ? "Unarchive" : "Archive",
             icon: "archive",
             onSelect: () => change.mutate({ id, archived: !run.archived }),
           },
@@ -392,7 +392,7 @@ export function Actions() {
         <strong>
           <Plain text={run.name} />
         </strong>{" "}
-        are removed. This cannot be undone.
+        are deleted. This cannot be undone.
       </Confirm>
       <Dialog
         open={asking === "publish"}
@@ -411,11 +411,11 @@ export function Actions() {
           </>
         }
       >
-        Whoever has the link sees the curves, settings and rollouts of{" "}
+        Anyone with the link sees the curves, settings and rollouts of{" "}
         <strong>
           <Plain text={run.name} />
         </strong>{" "}
-        without signing in: every prompt and every answer in it. Notes and logs stay yours.
+        without signing in, including every prompt and every answer. Notes and logs stay private.
       </Dialog>
       {asking === "edit" && <Edit run={run} onClose={close} />}
       <Dialog open={asking === "save"} onClose={close} title="Save its pages">

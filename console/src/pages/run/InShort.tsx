@@ -6,6 +6,7 @@ import { isGoing, useReport, useStartDoctor } from "../../api/environments";
 import { useAlerts, useCheckpoints } from "../../api/queries";
 import { useScalars } from "../../api/scalars";
 import { Button, ErrorNote, format, Link, Pill, Skeleton, Spinner, type Tone } from "../../ui";
+import { Shows } from "./Alerts";
 import { Baseline } from "./Baseline";
 import { useRun } from "./context";
 import { byHeart, FEW, gained, heldOut, learned, type Mean, means, shortcuts, UNSURE } from "./verdict";
@@ -66,14 +67,14 @@ function Learned({ train, held, live }: { train: Mean[]; held: Mean[]; live: boo
   if (!found || (live && !found.heldOut && train.length < FEW))
     return (
       <Answer question={question} word="Too early to tell">
-        <span>It shows after a few steps and two evaluations.</span>
+        <span>This shows after a few steps and two evaluations.</span>
       </Answer>
     );
   if (found.word === UNSURE && held[0]?.step === 0 && held[0].solved === 1)
     return (
       <Answer question={question} word="Nothing to learn" tone="warn">
         <span>
-          It solved every held-out row before training: the task is too easy for it, or the reward pays any answer.
+          It solved every held-out row before training: the task is too easy for it, or the reward accepts any answer.
         </span>
       </Answer>
     );
@@ -92,7 +93,7 @@ function Learned({ train, held, live }: { train: Mean[]; held: Mean[]; live: boo
         {found.heldOut ? (
           typeof solved === "number" && <>; {format.percent(solved, 0)} of them solved</>
         ) : (
-          <>; held-out rows were not evaluated twice yet</>
+          <>; held-out rows have not been evaluated twice yet</>
         )}
         .
       </span>
@@ -102,7 +103,7 @@ function Learned({ train, held, live }: { train: Mean[]; held: Mean[]; live: boo
 
 /** What hints at a reward that is earned in another way than meant. None is no proof, and is not called one. */
 function Cheating({ train, held }: { train: Mean[]; held: Mean[] }) {
-  const { id, tabHref } = useRun();
+  const { id } = useRun();
   const rung = shortcuts(useAlerts(id).data?.events ?? []);
   const gap = byHeart(train, held);
   const doctor = useDoctor();
@@ -120,30 +121,25 @@ function Cheating({ train, held }: { train: Mean[]; held: Mean[] }) {
     >
       {rung.map((event) => (
         <span key={event.id}>
-          {event.message.split(". ")[0]}. <Evidence event={event} tabHref={tabHref} />
+          {event.message.split(". ")[0]}. <Shows event={event}>Read one</Shows>
         </span>
       ))}
       {gap && (
         <span>
-          Training rows pay {format.reward(gap.train)}, held-out rows {format.reward(gap.held)}: it may have learned
-          them by heart.
+          Training rows earn {format.reward(gap.train)}, held-out rows {format.reward(gap.held)}: it may have memorised
+          them.
         </span>
       )}
       {!rung.length && !gap && (
         <span>
-          {(held.at(-1)?.step ?? 0) > 0 ? "No alert, and held-out rows pay as training rows do." : "No alert so far."}
+          {(held.at(-1)?.step ?? 0) > 0
+            ? "No alerts, and held-out rows earn about as much as training rows."
+            : "No alerts so far."}
         </span>
       )}
       <Examined {...doctor} />
     </Answer>
   );
-}
-
-function Evidence({ event, tabHref }: { event: Schemas["RunEvent"]; tabHref: ReturnType<typeof useRun>["tabHref"] }) {
-  const { step, rollouts } = event.data;
-  if (typeof step !== "number") return null;
-  const first = Array.isArray(rollouts) && typeof rollouts[0] === "string" ? rollouts[0] : undefined;
-  return <Link href={tabHref("rollouts", { mode: "train", step, rollout: first })}>Read one</Link>;
 }
 
 type Report = Schemas["DoctorReport"];
@@ -182,7 +178,7 @@ function useDoctor() {
 }
 
 function Examined({ environment, report, going, error, examine }: ReturnType<typeof useDoctor>) {
-  if (going) return <Spinner label="The doctor examines the environment …" />;
+  if (going) return <Spinner label="The doctor is examining the environment …" />;
   if (!environment) return null;
   const href = `/environments/${encodeURIComponent(environment)}?tab=doctor`;
   const errors = severe(report);
@@ -222,7 +218,7 @@ function Best({ held }: { held: Mean[] }) {
   if (!best)
     return (
       <Answer question="What is its best checkpoint?" word={live ? "None yet" : "None"}>
-        <span>{live ? "The first is saved after a few steps." : "It kept no weights."}</span>
+        <span>{live ? "The first is saved after a few steps." : "No weights were kept."}</span>
       </Answer>
     );
   return (
@@ -234,7 +230,7 @@ function Best({ held }: { held: Mean[] }) {
             {!better ? ", no higher than before training. " : best.best ? ", the highest of those kept. " : ". "}
           </>
         ) : (
-          <>The newest; none was evaluated. </>
+          <>The latest; none was evaluated. </>
         )}
         <Link href={tabHref("checkpoints")}>Download it or continue from it</Link>
         {run.isOwner && (

@@ -13,7 +13,7 @@ export function Interventions() {
   const { marks } = useTraining(id);
   if (marks.length === 0) return null;
   return (
-    <Fold title="On the way" open={marks.length <= FEW} aside={format.plural(marks.length, "intervention")}>
+    <Fold title="During training" open={marks.length <= FEW} aside={format.plural(marks.length, "intervention")}>
       <ul className="on-the-way">
         {marks.map(({ id, kind, step, message }) => {
           const { word, icon, tone } = MARK_WORDS[kind];

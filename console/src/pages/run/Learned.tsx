@@ -32,7 +32,7 @@ function Way({ summary }: { summary: Summary }) {
   const gained = before === null || best === null ? null : best - before;
   return (
     <dl className="way">
-      <Station name="As it came" value={before} />
+      <Station name="Original model" value={before} />
       {warm !== null && <Station name="After the warm start" value={warm} />}
       <Station name={bestStep === null ? "Best" : `Best, after ${format.plural(bestStep, "step")}`} value={best}>
         {gained !== null && <Pill tone={gained > 0 ? "good" : "warn"}>{format.gain(gained)}</Pill>}
@@ -87,7 +87,7 @@ function PairView({ pair }: { pair: Pair }) {
           <div className="row">
             {long && (
               <Button size="small" aria-expanded={whole} onClick={() => setWhole(!whole)}>
-                {whole ? "Show less" : "Show all of it"}
+                {whole ? "Show less" : "Show all"}
               </Button>
             )}
             <Link href={tabHref("rollouts", { mode: "eval", example: pair.example })} className="small">
@@ -110,7 +110,7 @@ function Side({ name, answer, better }: { name: string; answer: Answer; better?:
         </Pill>
         {answer.cutOff && <Pill tone="warn">cut off</Pill>}
       </div>
-      {answer.text ? <Text text={answer.text} /> : <p className="muted">It said nothing.</p>}
+      {answer.text ? <Text text={answer.text} /> : <p className="muted">The answer is empty.</p>}
     </section>
   );
 }

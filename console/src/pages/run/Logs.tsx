@@ -52,7 +52,7 @@ export default function Logs() {
           options={PROCESSES}
         />
         <Select aria-label="Level" value={level} onChange={(event) => search.set({ level: event.target.value })}>
-          <option value="">Every level</option>
+          <option value="">All levels</option>
           <option value="INFO">Info and above</option>
           <option value="WARNING">Warnings and errors</option>
           <option value="ERROR">Errors</option>
@@ -84,16 +84,16 @@ export default function Logs() {
   );
 }
 
-const STEPS = "What the training itself did, step by step, is under Train.";
+const STEPS = "For what training did step by step, see Train.";
 const EMPTY: Record<Process, string> = {
-  child: `What the environment prints, and what goes wrong in the run's process, shows here. ${STEPS}`,
-  trainer: `What the trainer warns of, and what the environment logs, shows here. ${STEPS}`,
-  environment: `What the environment logs during rollouts, with Python's logging, shows here. ${STEPS}`,
+  child: `What the environment prints and errors of the run's process appear here. ${STEPS}`,
+  trainer: `Warnings of the trainer and what the environment logs appear here. ${STEPS}`,
+  environment: `What the environment logs during rollouts, with Python's logging, appears here. ${STEPS}`,
 };
 
 function Nothing({ process, filtered }: { process: Process; filtered: boolean }) {
-  if (filtered) return <Empty title="No line fits">Change the level or the search.</Empty>;
-  return <Empty title="Nothing was logged here">{EMPTY[process]}</Empty>;
+  if (filtered) return <Empty title="No matching lines">Change the level or the search.</Empty>;
+  return <Empty title="Nothing was logged">{EMPTY[process]}</Empty>;
 }
 
 /** The last lines, and those that come after; begun anew when the process or the level changes. */
@@ -187,7 +187,7 @@ function When({ line }: { line: Row }) {
   if (!line.createdAt) return <time />;
   const at = new Date(line.createdAt);
   const title = line.approximate
-    ? `Not before ${at.toLocaleString()}: the line has no time of its own`
+    ? `${at.toLocaleString()} or later: the line has no time of its own`
     : at.toLocaleString();
   return (
     <time dateTime={line.createdAt} title={title} className={line.approximate ? "log-about" : undefined}>

@@ -26,7 +26,7 @@ export default function System() {
         <Now now={now} />
       ) : (
         <p className="muted">
-          There are no samples of the machine; the runner takes one every few seconds while a run is trained.
+          There are no samples of the machine; the runner takes one every few seconds while a run trains.
         </p>
       )}
       {points.length > 1 && <Machine points={points} />}
@@ -44,7 +44,7 @@ function Now({ now }: { now: Schemas["SystemNow"] }) {
           { name: "Processor", value: `${format.number(now.cpuPercent / 100, 2)} of ${now.cores} cores` },
           { name: "Memory", value: `${format.bytes(now.memoryBytes)} of ${format.bytes(now.memoryTotal)}` },
           { name: "Processes", value: String(now.processes) },
-          { name: "Load of the machine", value: format.number(now.load, 2) },
+          { name: "Machine load", value: format.number(now.load, 2) },
           ...gpus.map((gpu, i) => ({
             name: gpus.length > 1 ? `GPU ${i}` : "GPU",
             value: (

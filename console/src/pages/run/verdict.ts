@@ -36,7 +36,7 @@ export const FEW = 6;
 /** Training rows that pay so much more than held-out ones were learned by heart. */
 const GAP = 0.2;
 /** Alerts that are rung when the reward may be earned in another way than meant. */
-export const SHORTCUTS = ["component_saturated", "length_blow_up", "repetition"];
+const SHORTCUTS = ["component_saturated", "length_blow_up", "repetition"];
 
 /** The mean reward at each point of a series. */
 export function means(scalars: Scalars | undefined): Mean[] {

@@ -25,14 +25,14 @@ export function before({ signal, warmStart }: Training): string {
 }
 
 function couldLearn({ learns, ready, reward }: Signal): string {
-  if (learns) return "it could learn as it came";
+  if (learns) return "it could learn without help";
   if (reward === null) return "no sample got a reward";
-  return ready ? "it solved it already" : "it needed help";
+  return ready ? "already solved" : "it needed help";
 }
 
 const SHOWN: Record<string, [one: string, many: string]> = {
   gold: ["solution that earns", "solutions that earn"],
-  hint: ["own answer, given with the solution in sight", "own answers, given with the solution in sight"],
+  hint: ["own answer to a prompt with the solution", "own answers to prompts with the solution"],
   file: ["row of a file", "rows of a file"],
 };
 

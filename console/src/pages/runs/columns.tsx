@@ -59,7 +59,7 @@ export function columns(marks: Marks, narrow: boolean): Column<RunInfo>[] {
       head: (
         <input
           type="checkbox"
-          aria-label="Choose all runs of the list"
+          aria-label="Select all listed runs"
           checked={marks.listed.every((id) => marks.chosen.has(id))}
           onChange={(event) => marks.choose(marks.listed, event.target.checked)}
         />
@@ -68,7 +68,7 @@ export function columns(marks: Marks, narrow: boolean): Column<RunInfo>[] {
       cell: (run) => (
         <input
           type="checkbox"
-          aria-label={`Choose ${run.name}`}
+          aria-label={`Select ${run.name}`}
           checked={marks.chosen.has(run.id)}
           onChange={(event) => marks.choose([run.id], event.target.checked)}
         />

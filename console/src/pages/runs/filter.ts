@@ -70,7 +70,7 @@ function test(field: string, sign: string, value: string): Test | string {
   }
   if (number) return `${field} is a number: write ${field}>0.5`;
   if (text) return `${field} is text: write ${field}:word`;
-  return `There is no field “${field}”. There are ${[...Object.keys(TEXTS), ...Object.keys(NUMBERS)].join(", ")}.`;
+  return `There is no field “${field}”. Fields: ${[...Object.keys(TEXTS), ...Object.keys(NUMBERS)].join(", ")}.`;
 }
 
 function compare(found: number, sign: string, bound: number): boolean {

@@ -5,14 +5,14 @@ import { Pill, type Tone } from "../../ui";
 type Meaning = { word: string; tone: Tone; means: string; next?: { label: string; tab: string } };
 
 const MEANINGS: Record<RunStatus, Meaning> = {
-  pending: { word: "Waiting", tone: "neutral", means: "It waits for a free slot. Nothing has begun." },
+  pending: { word: "Waiting", tone: "neutral", means: "Waiting for a free slot. Nothing has started." },
   active: {
     word: "Training",
     tone: "live",
-    means: "It is being trained now.",
+    means: "Training now.",
     next: { label: "Watch it learn", tab: "train" },
   },
-  complete: { word: "Done", tone: "good", means: "It reached its end.", next: { label: "Compare it", tab: "compare" } },
+  complete: { word: "Done", tone: "good", means: "It has finished.", next: { label: "Compare it", tab: "compare" } },
   failed: {
     word: "Failed",
     tone: "bad",
@@ -22,13 +22,13 @@ const MEANINGS: Record<RunStatus, Meaning> = {
   stalled: {
     word: "Stalled",
     tone: "warn",
-    means: "It stopped answering; it can go on from its last checkpoint.",
+    means: "It stopped responding; it can be resumed from its last checkpoint.",
     next: { label: "Read its log", tab: "logs" },
   },
   cancelled: {
     word: "Stopped",
     tone: "neutral",
-    means: "You stopped it; it can go on from its last checkpoint.",
+    means: "You stopped it; it can be resumed from its last checkpoint.",
     next: { label: "See its curves", tab: "train" },
   },
 };
@@ -36,7 +36,7 @@ const MEANINGS: Record<RunStatus, Meaning> = {
 const STARTING: Meaning = {
   word: "Starting",
   tone: "live",
-  means: "A runner took it and loads the model.",
+  means: "A runner is loading the model.",
   next: { label: "Read its log", tab: "logs" },
 };
 

@@ -55,10 +55,10 @@ function Password({ hasOne, email }: { hasOne: boolean; email: string }) {
             {(id) => <Input id={id} name="current" type="password" autoComplete="current-password" required />}
           </Field>
         )}
-        <Field label="New password" hint={`${FEWEST} characters or more.`}>
+        <Field label="New password" hint={`At least ${FEWEST} characters.`}>
           {(id) => <NewPassword id={id} name="new" />}
         </Field>
-        <Field label="New password again" error={differ && "The two differ."}>
+        <Field label="Repeat the new password" error={differ && "The passwords do not match."}>
           {(id) => <NewPassword id={id} name="again" />}
         </Field>
         {change.isError && <ErrorNote error={change.error} />}
@@ -105,7 +105,7 @@ function Everywhere() {
     <Card title="Sign out everywhere">
       <div className="settings-form settings-narrow">
         <p className="muted">
-          Ends every session of yours, in this browser and all others, and links and devices that are on their way in.
+          Ends all your sessions, in this and every other browser, and cancels pending sign-in links and devices.
         </p>
         <Check label="Revoke all my API keys too" checked={keys} onChange={(event) => setKeys(event.target.checked)} />
         <div>
@@ -124,8 +124,9 @@ function Everywhere() {
       >
         <div className="stack">
           <p>
-            You sign in again on each browser.
-            {keys && " Programs that use your API keys are refused from now on; the commands on this machine too."}
+            You have to sign in again in each browser.
+            {keys &&
+              " Programs that use your API keys are refused from now on, including the commands on this machine."}
           </p>
           {out.isError && <ErrorNote error={out.error} />}
         </div>

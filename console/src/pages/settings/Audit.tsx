@@ -27,7 +27,8 @@ export default function Audit() {
           />
         }
       >
-        {me.data?.role === "admin" ? "What everyone did" : "What you did"}, by browser, key or device, and where from.
+        {me.data?.role === "admin" ? "What everyone did" : "What you did"}, with which browser, key or device, and from
+        where.
       </Intro>
       <Listed
         asked={audit}
@@ -37,12 +38,12 @@ export default function Audit() {
         label="Audit log"
         rowHeight={36}
         minWidth={900}
-        empty={<Empty title={lines.length ? "Nothing here matches" : "Nothing happened yet"} />}
+        empty={<Empty title={lines.length ? "No matching entries" : "No entries yet"} />}
       />
       {audit.hasNextPage && (
         <div>
           <Button busy={audit.isFetchingNextPage} onClick={() => audit.fetchNextPage()}>
-            Show older ones
+            Show older entries
           </Button>
         </div>
       )}
@@ -77,7 +78,7 @@ function columns(names: Map<string, string>): Column<AuditLine>[] {
     },
     {
       id: "action",
-      head: "What",
+      head: "Action",
       width: "minmax(130px, 1fr)",
       cell: (line) => (
         <code className="strong">
@@ -87,7 +88,7 @@ function columns(names: Map<string, string>): Column<AuditLine>[] {
     },
     {
       id: "target",
-      head: "Of what",
+      head: "Target",
       width: "minmax(120px, 1.2fr)",
       cell: (line) => (
         <code className="soft">

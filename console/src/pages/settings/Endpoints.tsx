@@ -18,8 +18,8 @@ export default function Endpoints() {
           </Button>
         }
       >
-        A model elsewhere that your runs can be compared with: any server that speaks the OpenAI chat API, such as vLLM,
-        SGLang, Ollama or a provider.
+        A model server that your runs can be compared with: any that speaks the OpenAI chat API, such as vLLM, SGLang,
+        Ollama or a provider.
       </Intro>
       <Listed
         asked={endpoints}
@@ -101,7 +101,7 @@ function NewEndpoint({ onClose }: { onClose: () => void }) {
     );
   return (
     <FormDialog title="New endpoint" action="Add it" sending={create} onSend={send} onClose={onClose}>
-      <Field label="Name" hint="As it is called in comparisons.">
+      <Field label="Name" hint="Shown in comparisons.">
         {(id) => <Input id={id} name="name" required maxLength={200} placeholder="the big one" autoFocus />}
       </Field>
       <Field label="Base URL" hint="Ends in /v1 for most servers.">
@@ -109,10 +109,10 @@ function NewEndpoint({ onClose }: { onClose: () => void }) {
           <Input id={id} name="url" type="url" required maxLength={500} placeholder="http://127.0.0.1:8000/v1" />
         )}
       </Field>
-      <Field label="Model" hint="The name that server knows it by.">
+      <Field label="Model" hint="The model's name on that server.">
         {(id) => <Input id={id} name="model" required maxLength={200} placeholder="qwen3-8b" />}
       </Field>
-      <Field label="API key" hint="Kept encrypted and never given back. Leave it empty when the server asks for none.">
+      <Field label="API key" hint="Stored encrypted and never shown again. Leave empty if the server needs none.">
         {(id) => <Input id={id} name="key" type="password" autoComplete="new-password" />}
       </Field>
     </FormDialog>
@@ -134,7 +134,7 @@ function Remove({ endpoint, onClose }: { endpoint: Endpoint | null; onClose: () 
           <strong>
             <Plain text={row.name} />
           </strong>{" "}
-          and its key are forgotten. Comparisons made with it stay.
+          and its key are deleted. Comparisons made with it stay.
         </>
       )}
     </Removal>

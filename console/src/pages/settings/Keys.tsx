@@ -9,6 +9,7 @@ import {
   Dialog,
   Empty,
   Field,
+  format,
   Icon,
   Input,
   Note,
@@ -48,7 +49,7 @@ export default function Keys() {
           </Button>
         }
       >
-        A key lets a program act as you. The server keeps only a digest of it, so a key is shown once, when it is made.
+        A key lets a program act as you. The server stores only its digest, so a key is shown once, when it is created.
       </Intro>
       <Listed
         asked={keys}
@@ -60,8 +61,8 @@ export default function Keys() {
         rowClass={(key) => (isUsable(key, now) ? undefined : "settings-gone")}
         empty={
           <Empty title="No keys yet" icon="key" command="benchmax login">
-            Make one for a script or another machine. On this machine you need none, and this command signs another one
-            in without a key.
+            Create one for a script or another machine. This machine needs none, and this command signs in another one
+            without a key.
           </Empty>
         }
       />
@@ -147,7 +148,7 @@ function Ends({ keyInfo, now }: { keyInfo: KeyInfo; now: number }) {
   const left = new Date(keyInfo.expiresAt).getTime() - now;
   if (left <= 0) return <Pill tone="warn">expired</Pill>;
   const days = Math.max(1, Math.round(left / 86_400_000));
-  return <span className={days <= 7 ? "warn" : undefined}>in {days === 1 ? "1 day" : `${days} days`}</span>;
+  return <span className={days <= 7 ? "warn" : undefined}>in {format.plural(days, "day")}</span>;
 }
 
 function NewKey({ onClose }: { onClose: () => void }) {
@@ -175,7 +176,7 @@ function NewKey({ onClose }: { onClose: () => void }) {
             placeholder="laptop, nightly job …"
             required
             pattern=".*\S.*"
-            title="A name, so that the key can be told from others"
+            title="A name that tells this key from the others"
             autoFocus
           />
         )}
@@ -187,7 +188,7 @@ function NewKey({ onClose }: { onClose: () => void }) {
             <option value="7">7 days</option>
             <option value="30">30 days</option>
             <option value="90">90 days</option>
-            <option value="365">a year</option>
+            <option value="365">1 year</option>
             <option value="">never</option>
           </Select>
         )}
@@ -209,7 +210,7 @@ function Made({ text, onClose }: { text: string; onClose: () => void }) {
       }
     >
       <div className="settings-form">
-        <Note tone="warn">Copy it now. It is not shown again; if you lose it, revoke it and make another.</Note>
+        <Note tone="warn">Copy it now. It is not shown again; if you lose it, revoke it and create another.</Note>
         <div className="settings-once">
           <code data-testid="new-key">{text}</code>
           <Copy text={text} label="Copy the key" />
@@ -218,7 +219,7 @@ function Made({ text, onClose }: { text: string; onClose: () => void }) {
           <span className="muted small">In a shell:</span>
           <div className="settings-once">
             <code>export BENCHMAX_API_KEY={text}</code>
-            <Copy text={`export BENCHMAX_API_KEY=${text}`} label="Copy the line for a shell" />
+            <Copy text={`export BENCHMAX_API_KEY=${text}`} label="Copy the shell command" />
           </div>
         </div>
       </div>

@@ -13,8 +13,8 @@ export default function Secrets() {
   return (
     <>
       <Intro>
-        Your runs get each secret as an environment variable. Values are kept encrypted, are cut out of logs and
-        rollouts, and nobody can read them back, not even you.
+        Your runs get each secret as an environment variable. Values are stored encrypted and removed from logs and
+        rollouts; nobody can read them back, not even you.
       </Intro>
       <Card title="Add or replace a secret">
         <NewSecret known={secrets.data ?? []} />
@@ -82,7 +82,7 @@ function NewSecret({ known }: { known: Secret[] }) {
         <Field
           label="Name"
           error={wrong && "Letters, digits and _ only; no digit first."}
-          hint={replaces && "Replaces the one of that name."}
+          hint={replaces && "Replaces the secret of that name."}
         >
           {(id) => (
             <Input
@@ -104,7 +104,7 @@ function NewSecret({ known }: { known: Secret[] }) {
         </Button>
       </div>
       {put.isError && <ErrorNote error={put.error} />}
-      {put.isSuccess && !name && <Note tone="good">Stored. Runs that begin from now on get it.</Note>}
+      {put.isSuccess && !name && <Note tone="good">Stored. Runs that start from now on get it.</Note>}
     </form>
   );
 }
@@ -121,7 +121,7 @@ function Remove({ secret, onClose }: { secret: Secret | null; onClose: () => voi
     >
       {(row) => (
         <>
-          Runs that begin from now on do not get{" "}
+          Runs that start from now on do not get{" "}
           <code>
             <Plain text={row.name} />
           </code>

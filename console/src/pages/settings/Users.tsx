@@ -25,7 +25,7 @@ export default function Users() {
       >
         {isAdmin
           ? "Each user sees only their own runs, datasets, keys and secrets, and the runs others made public."
-          : "Only an administrator sees and changes others. This is you."}
+          : "Only an administrator can see and change other users. This is you."}
       </Intro>
       <Listed
         asked={users}
@@ -111,7 +111,7 @@ function NewUser({ onClose }: { onClose: () => void }) {
       <Field label="E-mail">
         {(id) => <Input id={id} name="name" type="email" required maxLength={320} autoFocus />}
       </Field>
-      <Field label="Password" hint="Ten letters or more. Tell it to them in person, or by a channel you trust.">
+      <Field label="Password" hint="At least 10 characters. Share it in person or over a channel you trust.">
         {(id) => (
           <Input
             id={id}
@@ -151,8 +151,9 @@ function Remove({ user, onClose }: { user: User | null; onClose: () => void }) {
           <strong>
             <Plain text={row.name} />
           </strong>{" "}
-          can no longer sign in; their keys and secrets are forgotten
-          {row.runs ? `, and ${format.plural(row.runs, "run")} deleted` : ""}. This cannot be undone.
+          can no longer sign in; their keys
+          {row.runs ? `, secrets and ${format.plural(row.runs, "run")}` : " and secrets"} are deleted. This cannot be
+          undone.
         </>
       )}
     </Removal>

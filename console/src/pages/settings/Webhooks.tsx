@@ -1,4 +1,4 @@
-// Addresses that are told when a run ends or needs a look, and what came of each message.
+// Addresses that are notified when a run ends or raises an alert, and what came of each message.
 import { useState } from "react";
 import {
   type Delivery,
@@ -32,8 +32,8 @@ import { act, Choices, FormDialog, Listed, Removal } from "./parts";
 
 type Event = "run.ended" | "run.alert";
 const EVENTS: { id: Event; label: string; text: string }[] = [
-  { id: "run.ended", label: "Ends", text: "a run is done, failed, stalled or was stopped" },
-  { id: "run.alert", label: "Alerts", text: "a watchdog says that a run needs a look" },
+  { id: "run.ended", label: "Ends", text: "a run finishes, fails, stalls or is stopped" },
+  { id: "run.alert", label: "Alerts", text: "a watchdog raises an alert" },
 ];
 
 export default function Webhooks() {
@@ -50,8 +50,8 @@ export default function Webhooks() {
           </Button>
         }
       >
-        An address that gets a signed POST when one of your runs ends or sets off an alert: a chat channel, a script, a
-        pager. Its body is JSON and has a line of <code>text</code>.
+        An address that gets a signed POST when one of your runs ends or triggers an alert: a chat channel, a script, a
+        pager. Its JSON body has a one-line <code>text</code>.
       </Intro>
       <Listed
         asked={webhooks}
@@ -62,7 +62,7 @@ export default function Webhooks() {
         minWidth={720}
         empty={
           <Empty title="No webhooks yet" icon="link">
-            Add one, and you need not watch this page.
+            Add one to be notified without watching this page.
           </Empty>
         }
       />
@@ -88,7 +88,7 @@ function columns(onOpen: (row: Webhook) => void, onRemove: (row: Webhook) => voi
     },
     {
       id: "events",
-      head: "Told of",
+      head: "Events",
       width: "140px",
       cell: (row) => (
         <span className="row-tight">
@@ -102,7 +102,7 @@ function columns(onOpen: (row: Webhook) => void, onRemove: (row: Webhook) => voi
     },
     {
       id: "last",
-      head: "Newest message",
+      head: "Latest message",
       width: "190px",
       cell: (row) =>
         row.last ? (
@@ -135,7 +135,7 @@ const STATES: Record<Delivery["status"], { word: string; tone: Tone }> = {
 
 function State({ delivery }: { delivery: Delivery }) {
   const again = delivery.status === "queued" && delivery.problem !== "";
-  const { word, tone } = again ? { word: "tried again", tone: "warn" as const } : STATES[delivery.status];
+  const { word, tone } = again ? { word: "retrying", tone: "warn" as const } : STATES[delivery.status];
   return (
     <Pill tone={tone} title={delivery.problem}>
       {word}
@@ -156,7 +156,7 @@ function NewWebhook({ onClose }: { onClose: () => void }) {
       onSend={(text) => create.mutate({ url: text("url").trim(), events })}
       onClose={onClose}
     >
-      <Field label="Address" hint="It is sent a POST with a JSON body, signed as Standard Webhooks are.">
+      <Field label="Address" hint="Receives a POST with a JSON body, signed according to Standard Webhooks.">
         {(id) => (
           <Input
             id={id}
@@ -169,7 +169,7 @@ function NewWebhook({ onClose }: { onClose: () => void }) {
           />
         )}
       </Field>
-      <Choices legend="Tell it when" all={EVENTS} chosen={events} onChange={setEvents} />
+      <Choices legend="Notify when" all={EVENTS} chosen={events} onChange={setEvents} />
     </FormDialog>
   );
 }
@@ -179,7 +179,7 @@ function Made({ secret, onClose }: { secret: string; onClose: () => void }) {
     <Dialog
       open
       onClose={onClose}
-      title="Its signing secret"
+      title="Signing secret"
       actions={
         <Button kind="primary" onClick={onClose}>
           Done
@@ -188,8 +188,8 @@ function Made({ secret, onClose }: { secret: string; onClose: () => void }) {
     >
       <div className="settings-form">
         <Note tone="info">
-          With it the receiver can tell that a message is from here. It is not shown again; one that does not check may
-          do without.
+          The receiver uses it to verify that a message is from here. It is not shown again; a receiver that does not
+          verify messages does not need it.
         </Note>
         <div className="settings-once">
           <code data-testid="webhook-secret">{secret}</code>
@@ -228,7 +228,7 @@ function Deliveries({ webhook, onClose }: { webhook: Webhook; onClose: () => voi
           rowKey={(row) => row.id}
           label="Messages"
           minWidth={640}
-          empty={<Empty title="Nothing was sent yet">A test message shows whether it comes through.</Empty>}
+          empty={<Empty title="Nothing sent yet">Send a test message to see whether it arrives.</Empty>}
         />
       </div>
     </Dialog>
@@ -270,7 +270,7 @@ function Remove({ webhook, onClose }: { webhook: Webhook | null; onClose: () => 
           <strong>
             <Plain text={row.url} />
           </strong>{" "}
-          is told nothing any more; what waits for it is not sent.
+          is no longer notified; pending messages are not sent.
         </>
       )}
     </Removal>

@@ -20,8 +20,8 @@ export function Bars({ components, other, n }: { components: Compared[]; other: 
         </span>
         <span className="muted">{format.plural(n, "example")} both played</span>
         <Info>
-          The interval holds the true difference 95 times in 100, judged from how much the examples differ. It is
-          “better” or “worse” only when the interval leaves zero out.
+          The interval contains the true difference 95 times in 100, estimated from how much the examples vary. A
+          component is “better” or “worse” only if its interval excludes zero.
         </Info>
       </div>
       {components.map((each) => (

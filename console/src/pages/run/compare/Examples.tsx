@@ -126,7 +126,7 @@ function Both({ run, otherRun, pair, other }: { run: string; otherRun?: string; 
   const theirs = pair.other.rollouts;
   const [left, right] = [ours[at % Math.max(1, ours.length)], theirs[at % Math.max(1, theirs.length)]];
   const samples = Math.max(ours.length, theirs.length);
-  if (!left || !right) return <p className="muted">This run did not play this example at its latest evaluation.</p>;
+  if (!left || !right) return <p className="muted">This run did not play this example in its latest evaluation.</p>;
   return (
     <div className="stack">
       {samples > 1 && (

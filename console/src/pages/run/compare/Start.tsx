@@ -1,14 +1,14 @@
 // Choose another model and play it on the run's held-out rows.
 import { useState } from "react";
-import { useEndpoints, useStartEval } from "../../../api/evals";
-import { useCheckpoints, useMe } from "../../../api/queries";
-import { Button, Card, ErrorNote, Field, format, Input, Link, Select } from "../../../ui";
+import { useEndpoints } from "../../../api/account";
+import { useStartEval } from "../../../api/evals";
+import { useCheckpoints } from "../../../api/queries";
+import { Button, Card, ErrorNote, Field, Input, Link, Select } from "../../../ui";
 import { modelName } from "./words";
 
 export function Start({ run, onStarted, first }: { run: string; onStarted: (id: string) => void; first: boolean }) {
-  const me = useMe();
   const checkpoints = useCheckpoints(run).data?.checkpoints ?? [];
-  const endpoints = useEndpoints(Boolean(me.data)).data ?? [];
+  const endpoints = useEndpoints().data ?? [];
   const start = useStartEval(run);
   const [model, setModel] = useState("base");
   const [rows, setRows] = useState("");
@@ -59,7 +59,7 @@ export function Start({ run, onStarted, first }: { run: string; onStarted: (id: 
             </Select>
           )}
         </Field>
-        <Field label="Rows" hint="All when empty.">
+        <Field label="Rows" hint="Leave empty for all.">
           {(id) => (
             <Input
               id={id}
@@ -89,10 +89,8 @@ export function Start({ run, onStarted, first }: { run: string; onStarted: (id: 
         </Button>
       </form>
       <p className="muted small cm-hint">
-        {endpoints.length
-          ? format.plural(endpoints.length, "endpoint")
-          : "Any model behind an OpenAI-style address can be compared too"}
-        : <Link href="/settings/endpoints">add one in Settings</Link>.
+        Any model behind an OpenAI-compatible API can be compared too:{" "}
+        <Link href="/settings/endpoints">add an endpoint in Settings</Link>.
       </p>
       {start.error && <ErrorNote error={start.error} />}
     </Card>

@@ -3,7 +3,7 @@ import type { RunStatus } from "../../../api/client";
 import type { Compared, EvalInfo } from "../../../api/evals";
 import type { Tone } from "../../../ui";
 
-/** What the server decided: better or worse only when the interval leaves zero out. */
+/** What the server decided: better or worse only if the interval excludes zero. */
 export function verdict(each: Compared): { label: string; tone: Tone; hint: string } {
   if (each.label === "outperformed") {
     return { label: "better", tone: "good", hint: "The whole interval is above zero." };
@@ -15,7 +15,9 @@ export function verdict(each: Compared): { label: string; tone: Tone; hint: stri
     label: "no clear difference",
     tone: "neutral",
     hint:
-      each.ciLow === null ? "One example is too few to tell." : "The interval includes zero: more examples would tell.",
+      each.ciLow === null
+        ? "One example is too few to tell."
+        : "The interval includes zero: more examples may settle it.",
   };
 }
 
@@ -27,7 +29,7 @@ export function modelName(model: string, endpoints: { id: string; name: string }
 }
 
 const STATES: Record<RunStatus, string> = {
-  pending: "Waits for a free slot",
+  pending: "Waiting for a free slot",
   active: "Playing the held-out rows",
   complete: "Done",
   failed: "Failed",
