@@ -53,7 +53,7 @@ class ChatTokens:
         config = read_json(path / "config.json")  # first: transformers would blame the tokenizer for it
         try:
             tokenizer = AutoTokenizer.from_pretrained(path, local_files_only=True)
-        except (OSError, ValueError, KeyError) as error:
+        except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
             raise UsageError(f"{directory} has no readable tokenizer. Save it there with save_pretrained.") from error
         self._adopt(tokenizer, str(directory), config, read_json(path / "generation_config.json"))
 
@@ -68,6 +68,11 @@ class ChatTokens:
     def _adopt(self, tokenizer: Any, whose: str, config: Mapping[str, Any], generation: Mapping[str, Any]) -> None:
         if not tokenizer.chat_template:
             raise UsageError(f"{whose} has no chat template. Use an instruct model, or add chat_template.jinja.")
+        if not hasattr(tokenizer, "backend_tokenizer"):
+            raise UsageError(
+                f"{whose} has a tokenizer written in Python ({type(tokenizer).__name__}), without a tokenizer.json. "
+                "Use a model that has one."
+            )
         self.directory = Path(whose)
         self.tokenizer: Any = tokenizer
         self._backend: Any = tokenizer.backend_tokenizer
