@@ -7,6 +7,7 @@ transformers, vLLM and the like. Both appear whole or not at all.
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -80,8 +81,8 @@ def base_name(model: str) -> str:
     """
     if is_name(model):
         return model
-    path = Path(model).expanduser()
-    return path.resolve().name if path.exists() or path.is_absolute() else model
+    path = os.path.expanduser(model)
+    return os.path.basename(os.path.realpath(path)) if os.path.exists(path) or os.path.isabs(path) else model
 
 
 def model_card(run: Path, config: TrainConfig, checkpoint: Checkpoint, *, library: str = "transformers") -> str:
@@ -179,5 +180,6 @@ def _model_folder(out: Path) -> Iterator[Path]:
         yield folder
         # Some writers make files that only their owner may read; a server of another user must read the model.
         mode = (folder / "README.md").stat().st_mode & 0o777
-        for file in folder.iterdir():
-            file.chmod(mode)
+        for file in folder.rglob("*"):
+            if file.is_file():  # a tokenizer with several chat templates has a folder of them
+                file.chmod(mode)

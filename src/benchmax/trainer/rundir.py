@@ -135,8 +135,10 @@ class RunDir:
 def check_run(path: Path) -> dict[str, Any]:
     """The contents of run.json; raises when there is none or when a newer benchmax wrote it."""
     try:
-        made: dict[str, Any] = json.loads((path / "run.json").read_text("utf-8"))
-    except FileNotFoundError:
+        made = json.loads((path / "run.json").read_text("utf-8"))
+        if not isinstance(made, dict):
+            raise ValueError("it holds no object")
+    except (FileNotFoundError, NotADirectoryError):
         raise NotFoundError(
             f"There is no run in {path}. Check the path; `ls {path.parent}` shows what is there."
         ) from None
@@ -156,7 +158,7 @@ def read_config(path: Path) -> TrainConfig:
         if isinstance(data := tree.get("data") if isinstance(tree, dict) else None, dict):
             data.setdefault("hold_out", "last")  # how runs were split before the setting existed
         return build_config(tree)
-    except FileNotFoundError:
+    except (FileNotFoundError, NotADirectoryError):
         if not path.is_dir():
             raise NotFoundError(f"There is no run at {path}. Check the path.") from None
         raise RecordError(f"{path} has lost its config.json. Restore it, or start a new run.") from None

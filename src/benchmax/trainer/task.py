@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 
 from benchmax.envs.base_env import BaseEnv
 from benchmax.envs.composed.parts import part_of, with_full_paths
@@ -67,7 +67,8 @@ def make_paths_absolute(config: TrainConfig) -> None:
     data.env = with_full_paths(data.env)
     for section, field in ((data, "train"), (data, "eval"), (config.sft, "data"), (config, "warm_start")):
         given = getattr(section, field)
-        if given and Path(given).is_file():
-            setattr(section, field, str(Path(given).absolute()))
-    if not is_name(config.model.name) and Path(config.model.name).expanduser().exists():
-        config.model.name = str(Path(config.model.name).expanduser().absolute())
+        if os.path.isfile(given):  # not Path.is_file: a text too long for a path is no error
+            setattr(section, field, os.path.abspath(given))
+    folder = os.path.expanduser(config.model.name)
+    if not is_name(config.model.name) and os.path.exists(folder):
+        config.model.name = os.path.abspath(folder)

@@ -8,6 +8,7 @@ import json
 import logging
 import re
 import resource
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -15,6 +16,7 @@ from pathlib import Path
 import pytest
 import torch
 import typer
+from transformers import AutoTokenizer
 from typer.testing import CliRunner
 
 from benchmax.cli.local import train as commands
@@ -208,6 +210,18 @@ def test_every_file_of_a_run_is_in_the_docs(model, tmp_path):
     )
     assert shown <= set(listed.split()), "the listing under What a run leaves"
     assert {"run.json", "checkpoints/best", "checkpoints/step", "logs/train.log", "rollouts/eval.jsonl"} <= shown
+
+
+def test_an_exported_tokenizer_may_have_several_templates(model, tmp_path):
+    several = shutil.copytree(model, tmp_path / "several")
+    tokenizer = AutoTokenizer.from_pretrained(several)
+    tokenizer.chat_template = {"default": tokenizer.chat_template, "tool_use": tokenizer.chat_template}
+    tokenizer.save_pretrained(several)
+    out = export_merged(train(several, tmp_path), tmp_path / "out")
+    folders = [path for path in out.rglob("*") if path.is_dir()]
+    assert folders
+    assert all(path.stat().st_mode & 0o100 for path in folders), "its owner may enter it"
+    assert {path.stat().st_mode & 0o777 for path in out.rglob("*") if path.is_file()} == {0o644}
 
 
 def test_the_model_card_names_an_environment_given_in_code(model, tmp_path):
