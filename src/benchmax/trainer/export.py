@@ -25,6 +25,7 @@ from benchmax.trainer.checkpoint import Checkpoint, plain_disk_errors
 from benchmax.trainer.config import TrainConfig, dump_toml
 from benchmax.trainer.open_checkpoint import read_weights, trained_policy
 from benchmax.trainer.rundir import check_run, read_config, read_metrics
+from benchmax.trainer.task import file_settings
 
 
 def export_adapter(run: Path, out: Path, *, which: str = "best") -> Path:
@@ -162,11 +163,11 @@ def _portable(config: TrainConfig) -> TrainConfig:
     config = config.model_copy(deep=True)
     config.model.name = base_name(config.model.name)
     config.output.dir = Path(config.output.dir).name
-    config.sft.data = Path(config.sft.data).name
     config.data.env = ",".join(Path(env).name if Path(env).is_absolute() else env for env in config.data.env.split(","))
-    for field in ("train", "eval"):
-        given = getattr(config.data, field)
-        setattr(config.data, field, Path(given).name if Path(given).is_absolute() else given)
+    for section, field in file_settings(config):
+        given = Path(getattr(section, field))
+        if given.is_absolute():
+            setattr(section, field, given.name)
     return config
 
 

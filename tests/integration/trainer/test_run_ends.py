@@ -230,6 +230,16 @@ def test_the_model_card_names_an_environment_given_in_code(model, tmp_path):
     assert '"grpo"' in card
 
 
+def test_the_model_card_has_no_path_of_this_machine(model, tmp_path):
+    path = train(model, tmp_path)
+    files = {"data": {"train": "/home/me/rows.jsonl"}, "sft": {"data": "/home/me/sft.jsonl"}}
+    config = build_config({**settings(model, tmp_path).model_dump(), **files, "warm_start": "/home/me/chats.jsonl"})
+    card = model_card(path, config, choose_checkpoint(path, "latest"))
+    assert "/home/me" not in card
+    assert "chats.jsonl" in card
+    assert str(tmp_path) not in card
+
+
 def test_the_model_card_of_a_supervised_run_says_so(model, tmp_path):
     path = train(model, tmp_path)
     for file in (path / "rollouts").glob("*.jsonl"):
