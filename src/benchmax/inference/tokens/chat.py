@@ -58,11 +58,11 @@ class ChatTokens:
         self._adopt(tokenizer, str(directory), config, read_json(path / "generation_config.json"))
 
     @classmethod
-    def of_tokenizer(cls, tokenizer: Any, *, context: int | None = None, stop_ids: Sequence[int] = ()) -> Self:
+    def of_tokenizer(cls, tokenizer: Any, *, stop_ids: Sequence[int] = ()) -> Self:
         """Those of a tokenizer that another program has loaded; `stop_ids` end a turn beside its own `eos_token`."""
         chat = cls.__new__(cls)
-        config = {"max_position_embeddings": context, "eos_token_id": list(stop_ids)}
-        chat._adopt(tokenizer, getattr(tokenizer, "name_or_path", "") or "This tokenizer", config, {})
+        name = getattr(tokenizer, "name_or_path", "") or "This tokenizer"
+        chat._adopt(tokenizer, name, {"eos_token_id": list(stop_ids)}, {})
         return chat
 
     def _adopt(self, tokenizer: Any, whose: str, config: Mapping[str, Any], generation: Mapping[str, Any]) -> None:

@@ -90,7 +90,7 @@ class SupervisedRefresh:
             load_weights(trainer.learner.policy, old)
             raise
         helped = after - before > MIN_GAIN * abs(gold)
-        await trainer.interrupts.in_thread(load_weights, trainer.learner.policy, weights if weights and helped else old)
+        await trainer.interrupts.in_thread(load_weights, trainer.learner.policy, weights if helped else old)
         await trainer.push()
         trainer.emit(
             "taught", step=progress.step, rows=len(solutions), steps=steps.done, before=before, after=after,
