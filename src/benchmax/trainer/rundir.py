@@ -46,6 +46,8 @@ class RunDir:
     def __init__(self, path: Path, config: TrainConfig) -> None:
         self.path = path
         self.config = config
+        for name in ("rollouts", "checkpoints", "logs"):  # a copy of a run may lack some
+            (path / name).mkdir(parents=True, exist_ok=True)
         self.metrics = JsonlWriter(path / "metrics.jsonl")
         self.events = JsonlWriter(path / "events.jsonl")
 
@@ -54,8 +56,7 @@ class RunDir:
         """Make a new run directory; an existing one is never written over."""
         if (path / "run.json").exists():
             raise UsageError(f"{path} already holds a run. Resume it with --resume, or give another output.name.")
-        for name in ("rollouts", "checkpoints", "logs"):
-            (path / name).mkdir(parents=True, exist_ok=True)
+        path.mkdir(parents=True, exist_ok=True)
         write_config(path, config)
         made = {"format": FORMAT, "benchmax": benchmax.__version__, "created": time.time(), "name": path.name}
         write_text(path / "run.json", json.dumps(made, indent=2))

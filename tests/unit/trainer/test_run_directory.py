@@ -30,6 +30,7 @@ from benchmax.trainer.open_checkpoint import read_weights
 from benchmax.trainer.rundir import RunDir, check_run, read_config, read_metrics, read_status
 from benchmax.trainer.task import make_paths_absolute
 from benchmax.trainer.tiny_model import make_tiny
+from benchmax.trainer.watch.history import most_common_error
 
 torch.set_num_threads(1)  # the models are tiny
 
@@ -472,3 +473,19 @@ def test_a_name_that_cannot_be_a_path_is_left_to_whatever_opens_it(name):
     config = TrainConfig(model={"name": name}, data={"train": "x" * 300})
     make_paths_absolute(config)
     assert config.model.name == base_name(name) == name
+
+
+def test_a_copy_of_a_run_that_lacks_empty_folders_is_opened(run):
+    run.close()
+    for name in ("rollouts", "checkpoints", "logs"):
+        (run.path / name).rmdir()
+    RunDir.open(run.path).close()
+    assert all((run.path / name).is_dir() for name in ("rollouts", "checkpoints", "logs"))
+
+
+def test_a_long_reason_keeps_its_advice():
+    failed = Rollout(id="a", example_id="a", unscored={"judge": "No answer. " + "x" * 2_000 + " Check the judge"})
+    reason = most_common_error([[failed]])
+    assert len(reason) == 600
+    assert reason.startswith("No answer.")
+    assert reason.endswith("Check the judge")
