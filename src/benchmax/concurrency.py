@@ -1,11 +1,12 @@
 """What asyncio lacks: tasks that end together, functions that may be async, coroutines run by sync code, one value for
-each event loop."""
+each event loop, the signals that stop a command."""
 
 from __future__ import annotations
 
 import asyncio
 import contextvars
 import inspect
+import signal
 import threading
 from collections.abc import Callable, Coroutine, Iterable
 from concurrent.futures import Future
@@ -107,3 +108,9 @@ class PerLoop(Generic[T]):
     def pop(self) -> T | None:
         """The running loop's, which is forgotten; None when there is none."""
         return self._values.pop(asyncio.get_running_loop(), None)
+
+
+def stop_signals() -> list[signal.Signals]:
+    """Signals on which a command ends cleanly; without SIGHUP under nohup, where a closing terminal stops nothing."""
+    outlives_terminal = signal.getsignal(signal.SIGHUP) == signal.SIG_IGN
+    return [signal.SIGINT, signal.SIGTERM] + [signal.SIGHUP] * (not outlives_terminal)

@@ -153,7 +153,10 @@ def _first_rollout(directory: Path) -> dict[str, Any]:
 
 
 def save_config(directory: Path, config: Mapping[str, Any]) -> None:
-    directory.mkdir(parents=True, exist_ok=True)
+    try:
+        directory.mkdir(parents=True, exist_ok=True)
+    except FileExistsError:
+        raise UsageError(f"{directory} is a file. Choose another folder.") from None
     write_json(directory / CONFIG, config)
 
 

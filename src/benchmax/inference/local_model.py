@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import math
 import re
 from collections.abc import Sequence
@@ -98,13 +99,19 @@ def _adapted_weights(directory: Path, adapter: Path) -> dict[str, Any]:
     """The model's weights with the adapter merged in."""
     import torch
     from peft import PeftModel
+    from safetensors import SafetensorError
     from transformers import AutoModelForCausalLM
     from transformers.utils import logging
 
     logging.disable_progress_bar()  # the caller reports progress
+    if not any(adapter.glob("adapter_model.*")):  # peft would look for them on the model hub
+        raise UsageError(f"The adapter in {adapter} has no weights. Copy or export it again.")
     base = AutoModelForCausalLM.from_pretrained(directory, dtype=torch.float32)
     try:
         merged = PeftModel.from_pretrained(base, str(adapter)).merge_and_unload()
+    except (KeyError, TypeError, json.JSONDecodeError, SafetensorError) as error:
+        reason = str(error).splitlines()[0][:200]
+        raise UsageError(f"The adapter in {adapter} is damaged: {reason}. Copy or export it again.") from error
     except (ValueError, RuntimeError, OSError) as error:
         raise UsageError(
             f"The adapter in {adapter} does not fit this model: {_misfit(error)}. Give the model it was trained on."

@@ -7,7 +7,7 @@ http            any OpenAI-compatible server; `chat_api` is its requests and rep
 relay           where the platform's models are reached from inside a sandbox
 endpoints       a server that a user of the platform named; `address_rules` decides what may be connected to
 openai_error_bodies  errors as the OpenAI API reports them, for the servers of benchmax
-scripted        a model that says what it is told to
+scripted        a model whose answers are given in advance
 
 Models that run on this machine are in `benchmax.inference`, above this room.
 """

@@ -13,7 +13,8 @@ import reprlib
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any, Literal, Self, TypeAlias
+from numbers import Integral, Real
+from typing import Any, Literal, Self, TypeAlias, TypeGuard
 
 from benchmax.envs.types import ChatMessage, ToolDefinition
 from benchmax.errors import ConfigError, ModelProtocolError
@@ -70,7 +71,7 @@ def need_number(
     """Raise ConfigError for a setting that is not a finite number within its range."""
     if optional and value is None:
         return
-    number = value if isinstance(value, int | float) and not isinstance(value, bool) else math.nan
+    number: Any = math.nan if isinstance(value, bool) or not isinstance(value, Real) else value
     low = (at_least is None or number >= at_least) and (above is None or number > above)
     if not (math.isfinite(number) and low and (at_most is None or number <= at_most)):
         bounds = {"at least": at_least, "above": above, "at most": at_most}
@@ -82,9 +83,14 @@ def need_count(field: str, value: object, *, least: int | None = 1, optional: bo
     """Raise ConfigError for a setting that is not a whole number of at least `least`."""
     if optional and value is None:
         return
-    if not isinstance(value, int) or isinstance(value, bool) or (least is not None and value < least):
+    if not is_whole(value) or (least is not None and value < least):
         allowed = "" if least is None else f" of at least {least}"
         raise ConfigError(f"{field} is {value!r}; give a whole number{allowed}" + _or_none(optional))
+
+
+def is_whole(value: object) -> TypeGuard[int]:
+    """Whether it is a whole number, one of numpy's too; true and false are none."""
+    return isinstance(value, Integral) and not isinstance(value, bool)
 
 
 def _or_none(optional: bool) -> str:

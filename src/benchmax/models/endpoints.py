@@ -7,6 +7,7 @@ from typing import Any
 
 from benchmax.models.address_rules import AddressRules, pin
 from benchmax.models.http import HttpModel
+from benchmax.net.origins import origin
 
 
 async def endpoint_model(llm: Mapping[str, Any]) -> HttpModel:
@@ -15,12 +16,11 @@ async def endpoint_model(llm: Mapping[str, Any]) -> HttpModel:
     resolver = await pin(url, AddressRules.of(llm.get("reach")))
     if version := llm.get("api_version"):
         url += ("&" if "?" in url else "?") + f"api-version={version}"
-    host = url.partition("//")[2].partition("/")[0]
     return HttpModel(
         str(llm["model"]),
         url,
         str(llm.get("api_key") or ""),
         resolver=resolver,
         # OpenAI's own newer models refuse the old name.
-        max_tokens_field="max_completion_tokens" if host == "api.openai.com" else "max_tokens",
+        max_tokens_field="max_completion_tokens" if origin(url).host == "api.openai.com" else "max_tokens",
     )

@@ -1,7 +1,7 @@
 """What ends a run: its steps or time are used up, it has learned all there is, or it gets no better.
 
-The loop asks `reason_to_end` before each step; `ending_again` tells whether a resumed run would end at
-once for the same reason.
+The loop asks `reason_to_end` before each step; `ending_again` finds out whether a resumed run would end at once for the
+same reason.
 """
 
 from __future__ import annotations
@@ -52,15 +52,18 @@ class Ending(NamedTuple):
 
 
 def ending_again(run: Path, changes: Mapping[str, Any]) -> Ending | None:
-    """What would end a complete run again at once; None when there is something to do, with these changes."""
+    """What would end a complete run again at once; None when, with these changes, there is something left to do."""
     status = read_status(run)
     if status.get("state") != "complete":
         return None
     reason = status.get("reason", "steps")
+    if reason not in SETTING_OF_REASON:  # one of another trainer's own
+        return None
     section, name = SETTING_OF_REASON[reason]
     limit = getattr(getattr(read_config(run), section), name)
-    reached = {"steps": status["step"], "time": _seconds(run)}.get(reason, limit)
-    if name in changes.get(section, {}) and not _within(changes[section][name], reached):
+    reached = {"steps": status["step"], "time": _seconds(run), "solved": True}.get(reason, limit)
+    # The saved limit may be another than ended the run: a resume that failed before its first step has changed it.
+    if not _within(changes.get(section, {}).get(name, limit), reached):
         return None
     value = str(limit) if isinstance(limit, bool) else f"{limit:.10g}"
     enough = {"target": "none", "solved": "false"}.get(reason) or math.ceil(2 * reached) or 1
@@ -68,14 +71,14 @@ def ending_again(run: Path, changes: Mapping[str, Any]) -> Ending | None:
 
 
 def _seconds(run: Path) -> float:
-    """How long the run has trained: a little longer than its limit, for the last step was not cut off."""
+    """How long the run has trained: a little longer than its limit, because the last step is not cut off."""
     lines = read_jsonl(run / "events.jsonl")
     ends = [line["seconds"] for line in lines if line["kind"] == "ended" and "seconds" in line]
     return float(ends[-1]) if ends else 0.0
 
 
 def _within(asked: Any, reached: float) -> bool:
-    """Whether the run would end at once again; what is no number is refused later, with what may stand there."""
+    """Whether the run would end at once again. A value that is no number is refused later, with what is allowed."""
     if isinstance(asked, bool):
         return asked == reached
     return isinstance(asked, int | float) and asked <= reached

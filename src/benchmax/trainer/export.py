@@ -7,6 +7,7 @@ transformers, vLLM and the like. Both appear whole or not at all.
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -24,6 +25,7 @@ from benchmax.trainer.checkpoint import Checkpoint, plain_disk_errors
 from benchmax.trainer.config import TrainConfig, dump_toml
 from benchmax.trainer.open_checkpoint import read_weights, trained_policy
 from benchmax.trainer.rundir import check_run, read_config, read_metrics
+from benchmax.trainer.task import file_settings
 
 
 def export_adapter(run: Path, out: Path, *, which: str = "best") -> Path:
@@ -80,8 +82,8 @@ def base_name(model: str) -> str:
     """
     if is_name(model):
         return model
-    path = Path(model).expanduser()
-    return path.resolve().name if path.exists() or path.is_absolute() else model
+    path = os.path.expanduser(model)
+    return os.path.basename(os.path.realpath(path)) if os.path.exists(path) or os.path.isabs(path) else model
 
 
 def model_card(run: Path, config: TrainConfig, checkpoint: Checkpoint, *, library: str = "transformers") -> str:
@@ -161,11 +163,11 @@ def _portable(config: TrainConfig) -> TrainConfig:
     config = config.model_copy(deep=True)
     config.model.name = base_name(config.model.name)
     config.output.dir = Path(config.output.dir).name
-    config.sft.data = Path(config.sft.data).name
     config.data.env = ",".join(Path(env).name if Path(env).is_absolute() else env for env in config.data.env.split(","))
-    for field in ("train", "eval"):
-        given = getattr(config.data, field)
-        setattr(config.data, field, Path(given).name if Path(given).is_absolute() else given)
+    for section, field in file_settings(config):
+        given = Path(getattr(section, field))
+        if given.is_absolute():
+            setattr(section, field, given.name)
     return config
 
 
@@ -178,5 +180,6 @@ def _model_folder(out: Path) -> Iterator[Path]:
         yield folder
         # Some writers make files that only their owner may read; a server of another user must read the model.
         mode = (folder / "README.md").stat().st_mode & 0o777
-        for file in folder.iterdir():
-            file.chmod(mode)
+        for file in folder.rglob("*"):
+            if file.is_file():  # a tokenizer with several chat templates has a folder of them
+                file.chmod(mode)

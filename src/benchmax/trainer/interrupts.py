@@ -13,6 +13,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from typing import Any
 
+from benchmax.concurrency import stop_signals
 from benchmax.trainer.learning.learner import Aborted
 
 GRACE_SECONDS = 10.0
@@ -84,7 +85,7 @@ class Interrupts:
 
 @contextmanager
 def handle_signals(interrupt: Callable[[], None], on_kill: Callable[[], None]) -> Iterator[None]:
-    """Ctrl-C, SIGTERM or SIGHUP calls `interrupt` the first time; the second time it calls `on_kill` and exits."""
+    """The first of `stop_signals` calls `interrupt`; the second calls `on_kill` and exits."""
     asked: list[int] = []
 
     def on_signal(number: int, frame: object) -> None:
@@ -95,8 +96,7 @@ def handle_signals(interrupt: Callable[[], None], on_kill: Callable[[], None]) -
         interrupt()
 
     try:
-        numbers = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
-        before = {number: signal.signal(number, on_signal) for number in numbers}
+        before = {number: signal.signal(number, on_signal) for number in stop_signals()}
     except ValueError:  # not the main thread: whoever runs the trainer handles signals
         yield
         return

@@ -216,11 +216,13 @@ class Trainer:
                 return "interrupted"
 
     async def _leave_plateau(self) -> None:
-        """What is done about evaluations that get no better: solutions are shown, and steps get smaller."""
-        self.progress.idle = 0
+        """Show solutions and make steps smaller when evaluations get no better. It counts only once it is done, so a
+        run that was interrupted in it repeats it."""
         if self.refresh.is_due:
             await self.refresh.teach()
+            self.progress.lessons += 1
         decay_learning_rate(self)
+        self.progress.idle = 0
 
     async def _finish(self, reason: str, save: bool) -> Outcome:
         progress = self.progress

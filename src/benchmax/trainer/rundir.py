@@ -46,6 +46,8 @@ class RunDir:
     def __init__(self, path: Path, config: TrainConfig) -> None:
         self.path = path
         self.config = config
+        for name in ("rollouts", "checkpoints", "logs"):  # a copy of a run may lack some
+            (path / name).mkdir(parents=True, exist_ok=True)
         self.metrics = JsonlWriter(path / "metrics.jsonl")
         self.events = JsonlWriter(path / "events.jsonl")
 
@@ -54,8 +56,7 @@ class RunDir:
         """Make a new run directory; an existing one is never written over."""
         if (path / "run.json").exists():
             raise UsageError(f"{path} already holds a run. Resume it with --resume, or give another output.name.")
-        for name in ("rollouts", "checkpoints", "logs"):
-            (path / name).mkdir(parents=True, exist_ok=True)
+        path.mkdir(parents=True, exist_ok=True)
         write_config(path, config)
         made = {"format": FORMAT, "benchmax": benchmax.__version__, "created": time.time(), "name": path.name}
         write_text(path / "run.json", json.dumps(made, indent=2))
@@ -135,8 +136,10 @@ class RunDir:
 def check_run(path: Path) -> dict[str, Any]:
     """The contents of run.json; raises when there is none or when a newer benchmax wrote it."""
     try:
-        made: dict[str, Any] = json.loads((path / "run.json").read_text("utf-8"))
-    except FileNotFoundError:
+        made = json.loads((path / "run.json").read_text("utf-8"))
+        if not isinstance(made, dict):
+            raise ValueError("it holds no object")
+    except (FileNotFoundError, NotADirectoryError):
         raise NotFoundError(
             f"There is no run in {path}. Check the path; `ls {path.parent}` shows what is there."
         ) from None
@@ -156,7 +159,7 @@ def read_config(path: Path) -> TrainConfig:
         if isinstance(data := tree.get("data") if isinstance(tree, dict) else None, dict):
             data.setdefault("hold_out", "last")  # how runs were split before the setting existed
         return build_config(tree)
-    except FileNotFoundError:
+    except (FileNotFoundError, NotADirectoryError):
         if not path.is_dir():
             raise NotFoundError(f"There is no run at {path}. Check the path.") from None
         raise RecordError(f"{path} has lost its config.json. Restore it, or start a new run.") from None

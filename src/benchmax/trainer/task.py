@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 
 from benchmax.envs.base_env import BaseEnv
 from benchmax.envs.composed.parts import part_of, with_full_paths
@@ -14,6 +14,7 @@ from benchmax.envs.types import Example
 from benchmax.errors import ConfigError
 from benchmax.inference.weights.store import is_name
 from benchmax.trainer.config import TrainConfig
+from benchmax.trainer.config.sections import Section
 
 
 @dataclass(slots=True)
@@ -61,13 +62,18 @@ def _hold_out(config: TrainConfig, rows: list[Example], notes: list[str]) -> tup
     return train, held_out
 
 
+def file_settings(config: TrainConfig) -> tuple[tuple[Section, str], ...]:
+    """The settings that may name a file of rows: each one's section and its own name."""
+    return (config.data, "train"), (config.data, "eval"), (config.sft, "data"), (config, "warm_start")
+
+
 def make_paths_absolute(config: TrainConfig) -> None:
     """Name files by their full path, so that the run can be resumed from any folder."""
-    data = config.data
-    data.env = with_full_paths(data.env)
-    for section, field in ((data, "train"), (data, "eval"), (config.sft, "data"), (config, "warm_start")):
+    config.data.env = with_full_paths(config.data.env)
+    for section, field in file_settings(config):
         given = getattr(section, field)
-        if given and Path(given).is_file():
-            setattr(section, field, str(Path(given).absolute()))
-    if not is_name(config.model.name) and Path(config.model.name).expanduser().exists():
-        config.model.name = str(Path(config.model.name).expanduser().absolute())
+        if os.path.isfile(given):  # not Path.is_file: a text too long for a path is no error
+            setattr(section, field, os.path.abspath(given))
+    folder = os.path.expanduser(config.model.name)
+    if not is_name(config.model.name) and os.path.exists(folder):
+        config.model.name = os.path.abspath(folder)

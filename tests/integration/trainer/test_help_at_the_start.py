@@ -274,6 +274,13 @@ async def test_every_turn_of_a_solution_is_learned_in_the_very_prompt_of_the_rol
     assert solution.sequence.ids.tolist() == [*sequence_of(solution.rollout).ids.tolist()]
 
 
+def test_a_hint_follows_a_question_in_parts():
+    parts = [{"type": "text", "text": "Which "}, {"type": "text", "text": "letter?"}]
+    hinted = with_hint({"id": "1", "prompt_messages": [{"role": "user", "content": parts}], "task": {"letter": "a"}})
+    assert hinted is not None
+    assert hinted["prompt_messages"][-1]["content"].startswith("Which letter?\n\nThe solution")
+
+
 async def test_a_hinted_answer_is_learned_without_the_hint(model):
     chat = ChatTokens(model)
     rows = list(load_examples(ROWS[:4], CopyEnv))

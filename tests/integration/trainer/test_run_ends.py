@@ -8,6 +8,7 @@ import json
 import logging
 import re
 import resource
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -15,6 +16,7 @@ from pathlib import Path
 import pytest
 import torch
 import typer
+from transformers import AutoTokenizer
 from typer.testing import CliRunner
 
 from benchmax.cli.local import train as commands
@@ -210,10 +212,32 @@ def test_every_file_of_a_run_is_in_the_docs(model, tmp_path):
     assert {"run.json", "checkpoints/best", "checkpoints/step", "logs/train.log", "rollouts/eval.jsonl"} <= shown
 
 
+def test_an_exported_tokenizer_may_have_several_templates(model, tmp_path):
+    several = shutil.copytree(model, tmp_path / "several")
+    tokenizer = AutoTokenizer.from_pretrained(several)
+    tokenizer.chat_template = {"default": tokenizer.chat_template, "tool_use": tokenizer.chat_template}
+    tokenizer.save_pretrained(several)
+    out = export_merged(train(several, tmp_path), tmp_path / "out")
+    folders = [path for path in out.rglob("*") if path.is_dir()]
+    assert folders
+    assert all(path.stat().st_mode & 0o100 for path in folders), "its owner may enter it"
+    assert {path.stat().st_mode & 0o777 for path in out.rglob("*") if path.is_file()} == {0o644}
+
+
 def test_the_model_card_names_an_environment_given_in_code(model, tmp_path):
     card = (export_merged(train(model, tmp_path), tmp_path / "out") / "README.md").read_text()
     assert "trained with GRPO on the environment `LengthEnv`" in card
     assert '"grpo"' in card
+
+
+def test_the_model_card_has_no_path_of_this_machine(model, tmp_path):
+    path = train(model, tmp_path)
+    files = {"data": {"train": "/home/me/rows.jsonl"}, "sft": {"data": "/home/me/sft.jsonl"}}
+    config = build_config({**settings(model, tmp_path).model_dump(), **files, "warm_start": "/home/me/chats.jsonl"})
+    card = model_card(path, config, choose_checkpoint(path, "latest"))
+    assert "/home/me" not in card
+    assert "chats.jsonl" in card
+    assert str(tmp_path) not in card
 
 
 def test_the_model_card_of_a_supervised_run_says_so(model, tmp_path):

@@ -147,6 +147,21 @@ def test_a_chat_is_shown_the_tools_it_was_held_with(chat):
         sft_sequences([{"messages": turns, "tools": [{"type": "function"}]}], chat)
 
 
+@pytest.mark.parametrize(
+    ("tools", "said"),
+    [
+        (5, "is a number, not a list"),
+        ({"name": "peek"}, "is an object, not a list"),
+        ([{"name": "peek", "parameters": "x"}], "has parameters of peek that are no JSON Schema"),
+        ([{"name": "peek", "parameters": {"required": 5}}], "has parameters of peek that are no JSON Schema"),
+    ],
+)
+def test_tools_that_are_none_are_named_with_their_row(chat, tools, said):
+    turns = [{"role": "user", "content": "Box 1?"}, {"role": "assistant", "content": "1"}]
+    with pytest.raises(DatasetError, match=f"rows:1: tools: {said}"):
+        sft_sequences([{"messages": turns, "tools": tools}], chat)
+
+
 def test_without_an_environment_the_prompt_is_all_there_is(chat):
     rows = [{"prompt": "1?", "completion": 5}, {"prompt": [{"role": "user", "content": "1?"}], "ground_truth": "5"}]
     first, second = sft_sequences(rows, chat)

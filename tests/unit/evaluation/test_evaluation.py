@@ -287,3 +287,14 @@ def test_fields_of_a_later_benchmax_are_left_alone_at_any_depth():
     read = Rollout.from_dict(record)
     assert (read.error.message, read.usage.completion_tokens) == ("no", 2)
     assert (read.tool_events[0].name, read.tokens[0].ids, read.logs[0].message) == ("add", [1], "m")
+
+
+async def test_an_evaluation_is_not_kept_in_a_file(tmp_path):
+    class Env(BaseEnv):
+        async def compute_reward(self, rollout_id, messages, task, **kwargs):
+            return {"a": 1.0}
+
+    (tmp_path / "file").write_text("x")
+    async with EnvHost(Env) as host:
+        with pytest.raises(UsageError, match="is a file"):
+            await evaluate(host, [], ScriptedModel("x"), directory=tmp_path / "file")

@@ -267,6 +267,17 @@ def test_odd_contents(chat):
         chat.prompt([{"role": "user", "content": [{"type": "image_url", "image_url": {"url": "x"}}]}])
 
 
+def test_a_tokenizer_that_cannot_be_used_is_one_line(directory, tmp_path):
+    broken = shutil.copytree(directory, tmp_path / "broken")
+    (broken / "tokenizer_config.json").write_text("[]")
+    with pytest.raises(UsageError, match="no readable tokenizer"):
+        ChatTokens(broken)
+    (broken / "tokenizer_config.json").write_text('{"tokenizer_class": "ByT5Tokenizer", "chat_template": "x"}')
+    (broken / "tokenizer.json").unlink()
+    with pytest.raises(UsageError, match=r"written in Python \(ByT5Tokenizer\), without a tokenizer\.json"):
+        ChatTokens(broken)
+
+
 def test_directories_that_cannot_chat(directory, tmp_path):
     with pytest.raises(UsageError, match="no chat template"):
         with_template(directory, tmp_path / "a", "")
@@ -408,6 +419,23 @@ def adapter(directory, tmp_path_factory):
     path = tmp_path_factory.mktemp("adapter")
     adapted.save_pretrained(path)
     return path, adapted.merge_and_unload()
+
+
+@pytest.mark.parametrize(
+    ("file", "content", "said"),
+    [
+        ("adapter_model.safetensors", b"torn", "is damaged"),
+        ("adapter_model.safetensors", None, "has no weights"),
+        ("adapter_config.json", b"{}", "is damaged"),
+        ("adapter_config.json", b"[]", "is damaged"),
+        ("adapter_config.json", b'{"peft', "is damaged"),
+    ],
+)
+def test_a_damaged_adapter_is_one_line(adapter, directory, tmp_path, file, content, said):
+    path = shutil.copytree(adapter[0], tmp_path / "adapter")
+    (path / file).unlink() if content is None else (path / file).write_bytes(content)
+    with pytest.raises(UsageError, match=rf"The adapter in .* {said}.*Copy or export it again\.$"):
+        LocalModel.load(directory, checkpoint=path, device="cpu")
 
 
 def test_an_adapter_of_another_model_is_told_by_its_first_tensor(adapter, tmp_path):

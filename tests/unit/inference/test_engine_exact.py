@@ -220,7 +220,7 @@ def test_a_weight_swap_equals_a_fresh_engine(opened):
     prompt = tiny.prompts(1, seed=7)[0] + [1] * 10
     engine = opened(first, slots=4)
     before = run(engine, [prompt] * 2, max_tokens=10, temperature=0)
-    engine.load_weights(second.state_dict())
+    engine.update_weights(second.state_dict())
     after = run(engine, [prompt] * 2, max_tokens=10, temperature=0)
     assert before[0].ids == tiny.greedy(first, prompt, 10)
     assert [done.ids for done in after] == [tiny.greedy(second, prompt, 10)] * 2

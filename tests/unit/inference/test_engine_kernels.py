@@ -123,7 +123,7 @@ def test_weights_are_swapped_under_captured_graphs(options):
     with Engine.from_model(first, device="cuda", dtype="float32", **options) as engine:
         assert engine.submit(prompt, params).result(110).ids == tiny.greedy(first, prompt, 16)
         graphs = engine.stats()["graphs"]
-        engine.load_weights(second.state_dict())
+        engine.update_weights(second.state_dict())
         assert engine.submit(prompt, params).result(110).ids == tiny.greedy(second, prompt, 16)
         assert engine.stats()["graphs"] == graphs
 

@@ -550,6 +550,8 @@ def test_a_taken_port_is_told_before_the_model_is_loaded(monkeypatch):
             serve("no-such-model", port=other.getsockname()[1], host="127.0.0.1", api_key=None)
     with pytest.raises(UsageError, match="cannot be bound"):
         check_port("192.0.2.1", 8000)
+    with pytest.raises(UsageError, match="is no address of this machine"):
+        check_port("x" * 70, 8000)
 
 
 async def test_a_taken_port_is_one_line(chat):

@@ -9,6 +9,7 @@ import pytest
 from benchmax.errors import ConfigError, UsageError
 from benchmax.models import Sampling
 from benchmax.models.address_rules import AddressRules, PinnedResolver, pin
+from benchmax.models.endpoints import endpoint_model
 from benchmax.models.http import HttpModel
 from benchmax.testing import FakeModelServer
 
@@ -111,3 +112,17 @@ async def test_behind_a_proxy_names_are_the_proxys_business_but_addresses_are_no
     assert await pin("http://anything.test/v1", PUBLIC) is None
     with pytest.raises(UsageError, match="may not be called"):
         await pin("http://169.254.169.254/v1", OWN)
+
+
+@pytest.mark.parametrize(
+    ("url", "field"),
+    [
+        ("https://api.openai.com/v1", "max_completion_tokens"),
+        ("https://API.openai.com:443/v1", "max_completion_tokens"),
+        ("https://proxy.example/api.openai.com/v1", "max_tokens"),
+    ],
+)
+async def test_openai_gets_the_new_name_of_the_limit(url, field):
+    reach = {"hosts": ["api.openai.com", "proxy.example"]}
+    async with await endpoint_model({"base_url": url, "model": "m", "reach": reach}) as model:
+        assert model.max_tokens_field == field

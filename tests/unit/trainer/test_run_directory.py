@@ -7,6 +7,7 @@ import io
 import json
 import math
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -17,15 +18,19 @@ from benchmax.files.redaction import keep_secret
 from benchmax.rollouts.record import Rollout
 from benchmax.trainer import checkpoint as checkpoints
 from benchmax.trainer.checkpoint import find_checkpoint, go_back, mark_best, prune, save_checkpoint
-from benchmax.trainer.config import LoraConfig, OptimConfig, TrainConfig
+from benchmax.trainer.config import LoraConfig, OptimConfig, TrainConfig, build_config
 from benchmax.trainer.display.plot import plot_metrics, plot_run
 from benchmax.trainer.display.view import LiveView, PlainView, describe, sparkline
+from benchmax.trainer.ending import ending_again
+from benchmax.trainer.export import base_name
 from benchmax.trainer.learning.optim import Optimizer, scale_at
 from benchmax.trainer.learning.policy import Policy
 from benchmax.trainer.loop import Trainer
 from benchmax.trainer.open_checkpoint import read_weights
-from benchmax.trainer.rundir import RunDir, read_config, read_metrics, read_status
+from benchmax.trainer.rundir import RunDir, check_run, read_config, read_metrics, read_status
+from benchmax.trainer.task import make_paths_absolute
 from benchmax.trainer.tiny_model import make_tiny
+from benchmax.trainer.watch.history import most_common_error
 
 torch.set_num_threads(1)  # the models are tiny
 
@@ -417,3 +422,70 @@ async def test_cancelling_a_run_ends_the_work_under_way_first(run):
     with pytest.raises(asyncio.CancelledError):
         await task
     assert seen == ["ended"]
+
+
+def ended(folder: Path, reason: str, **settings: Any) -> Path:
+    """A complete run after 20 steps, with the settings that a resume saved before it failed."""
+    run = RunDir.create(folder, build_config(settings))
+    run.set_status("complete", 20, reason=reason)
+    run.log_event("ended", step=20, reason=reason, seconds=50.0)
+    run.close()
+    return folder
+
+
+@pytest.mark.parametrize(
+    ("reason", "settings"),
+    [
+        ("steps", {"limits": {"steps": 40}}),
+        ("time", {"limits": {"seconds": 100}}),
+        ("time", {}),
+        ("patience", {}),
+        ("target", {}),
+        ("solved", {"eval": {"stop_solved": False}}),
+        ("a reason of another trainer", {}),
+    ],
+)
+def test_what_ended_a_run_ends_it_again_only_while_the_settings_say_so(tmp_path, reason, settings):
+    assert ending_again(ended(tmp_path / "run", reason, **settings), {}) is None
+
+
+def test_the_same_limit_ends_a_run_again(tmp_path):
+    found = ending_again(ended(tmp_path / "run", "time", limits={"seconds": 49}), {"optim": {"lr": 1}})
+    assert found == (20, "limits.seconds", "49", "100")
+
+
+@pytest.mark.parametrize("text", ["[]", "null", "{"])
+def test_a_damaged_description_of_a_run_is_named(run, text):
+    (run.path / "run.json").write_text(text)
+    with pytest.raises(RecordError, match=r"run\.json is damaged"):
+        check_run(run.path)
+
+
+def test_a_file_is_no_run(tmp_path):
+    (tmp_path / "file").write_text("x")
+    for read in (check_run, read_config):
+        with pytest.raises(NotFoundError, match="There is no run"):
+            read(tmp_path / "file")
+
+
+@pytest.mark.parametrize("name", ["~nobody-here/model", "x" * 300])
+def test_a_name_that_cannot_be_a_path_is_left_to_whatever_opens_it(name):
+    config = TrainConfig(model={"name": name}, data={"train": "x" * 300})
+    make_paths_absolute(config)
+    assert config.model.name == base_name(name) == name
+
+
+def test_a_copy_of_a_run_that_lacks_empty_folders_is_opened(run):
+    run.close()
+    for name in ("rollouts", "checkpoints", "logs"):
+        (run.path / name).rmdir()
+    RunDir.open(run.path).close()
+    assert all((run.path / name).is_dir() for name in ("rollouts", "checkpoints", "logs"))
+
+
+def test_a_long_reason_keeps_its_advice():
+    failed = Rollout(id="a", example_id="a", unscored={"judge": "No answer. " + "x" * 2_000 + " Check the judge"})
+    reason = most_common_error([[failed]])
+    assert len(reason) == 600
+    assert reason.startswith("No answer.")
+    assert reason.endswith("Check the judge")

@@ -84,7 +84,7 @@ def test_a_long_search_is_told_now_and_then() -> None:
     for rows in range(9):
         view("solving", {"how": "gold", "of": 9, "rows": rows, "found": rows})
     assert stream.getvalue() == "looking for solutions: 0 found, 0 of 9 rows tried\n"
-    view._told_solving -= 60
+    view._solving_printed -= 60
     view("solving", {"how": "hint", "of": 9, "rows": 9, "found": 4})
     assert "in sight: 4 found, 9 of 9 rows tried" in stream.getvalue()
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import os
-import signal
 import sys
 from collections.abc import Coroutine
 from contextlib import redirect_stdout
@@ -24,6 +23,7 @@ from benchmax.cli.output import Json, print_json, safe, stderr, stdout
 from benchmax.cli.progress import progress
 from benchmax.cli.project import ApiKeyVar, BaseUrl, EnvArgs, Lenient, Sandbox, refuse_server_without_model
 from benchmax.cli.tables import print_comparison, print_report
+from benchmax.concurrency import stop_signals
 from benchmax.envs.base_env import BaseEnv
 from benchmax.envs.composed.parts import short_name
 from benchmax.envs.loading import load_env_class, make_env, parse_env_args
@@ -177,7 +177,7 @@ def run_interruptible(work: Coroutine[Any, Any, T]) -> tuple[T | None, int]:
                 os._exit(INTERRUPTED)
             task.cancel()
 
-        for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        for number in stop_signals():
             asyncio.get_running_loop().add_signal_handler(number, cancel_or_exit)
         return await task
 

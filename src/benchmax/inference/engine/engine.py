@@ -200,13 +200,6 @@ class Engine:
 
         self.call(swap)
 
-    def load_weights(self, state: Mapping[str, Tensor]) -> None:
-        """`update_weights` with a whole state dict; UsageError when a parameter is missing."""
-        lost = self.weights.own_names - set(state)
-        if lost:
-            raise UsageError(f"The state dict lacks {len(lost)} parameters, such as {min(lost)!r}. Give all of them.")
-        self.update_weights(state)
-
     def start_afresh(self) -> None:
         """Forget what ran before, the shape of the cache too: the next requests are batched as in a new engine.
 

@@ -17,7 +17,7 @@ OnTokens = Callable[[list[int], list[float]], None]
 
 
 class GenerationFuture(Future[Generation]):
-    """A future that says without its lock whether it was cancelled."""
+    """A future whose cancellation can be read without its lock."""
 
     dropped = False
 

@@ -11,15 +11,14 @@ the log-probability is that of the raw logits.
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass, field
-from numbers import Integral, Real
-from typing import Any, Literal
+from typing import Literal
 
 import torch
 from torch import Tensor
 
 from benchmax.errors import ConfigError
+from benchmax.models.base import is_whole, need_count, need_number
 
 BLOCK = 256
 NUCLEUS_CANDIDATES = 1024
@@ -48,18 +47,13 @@ class SamplingParams:
     """Sampling one of these ends the generation; the token itself is kept in `Generation.ids`."""
 
     def __post_init__(self) -> None:
-        if not _is_whole(self.max_tokens) or self.max_tokens < 1:
-            raise ConfigError(f"max_tokens is {self.max_tokens}; ask for at least 1.")
-        if not _is_number(self.temperature) or self.temperature < 0:
-            raise ConfigError(f"temperature is {self.temperature}; use 0 (greedy) or a positive number.")
-        if not _is_number(self.top_p) or not 0 < self.top_p <= 1:
-            raise ConfigError(f"top_p is {self.top_p}; use a number above 0 and at most 1.")
-        if self.top_k is not None and (not _is_whole(self.top_k) or self.top_k < 1):
-            raise ConfigError(f"top_k is {self.top_k}; use at least 1, or None for no limit.")
-        if self.seed is not None and not _is_whole(self.seed):
-            raise ConfigError(f"seed is {self.seed}; use a whole number, or None for a fresh one.")
+        need_count("max_tokens", self.max_tokens)
+        need_number("temperature", self.temperature, at_least=0)
+        need_number("top_p", self.top_p, above=0, at_most=1)
+        need_count("top_k", self.top_k, optional=True)
+        need_count("seed", self.seed, least=None, optional=True)
         stops = self.stop_token_ids
-        if not isinstance(stops, tuple) or not all(_is_whole(stop) and 0 <= stop < 1 << 63 for stop in stops):
+        if not isinstance(stops, tuple) or not all(is_whole(stop) and 0 <= stop < 1 << 63 for stop in stops):
             raise ConfigError(f"stop_token_ids is {stops!r}; use a tuple of token ids.")
         if self.temperature < MIN_TEMPERATURE:
             object.__setattr__(self, "temperature", 0.0)
@@ -71,14 +65,6 @@ class SamplingParams:
     @property
     def truncated(self) -> bool:
         return not self.greedy and (self.top_p < 1 or self.top_k is not None)
-
-
-def _is_whole(value: object) -> bool:
-    return isinstance(value, Integral) and not isinstance(value, bool)
-
-
-def _is_number(value: Any) -> bool:
-    return not isinstance(value, bool) and isinstance(value, Real) and math.isfinite(value)
 
 
 @dataclass(slots=True)

@@ -19,6 +19,7 @@ from benchmax.inference.tokens.chat import parse_reply
 from benchmax.inference.tokens.conversation_cache import ConversationCache
 from benchmax.inference.tokens.token_model import Sampled, finish_reason
 from benchmax.models.base import Sampling
+from benchmax.models.chat_api import turn_cap
 from benchmax.models.openai_error_bodies import error_body, error_response
 from benchmax.models.text_tools import plain_text
 
@@ -89,16 +90,15 @@ class _Chat(_Answer):
         self.messages, self.tools = request.chat(), request.definitions()
         self._check_length(server)
         self.prompt, self.prompt_turns = server.conversations.prompt(self.messages, self.tools)
-        context, asked = request.max_context_tokens, request.max_tokens
+        context = request.max_context_tokens
         if context is not None and len(self.prompt) >= context:
             raise ContextExceeded(
                 f"The conversation has {len(self.prompt)} tokens; {context} were allowed for it with its reply. "
                 "Shorten the prompt or the tool output."
             )
         room = None if context is None else context - len(self.prompt)
-        most = min((each for each in (asked, room) if each is not None), default=None)
         drawn = (request.sampling(index) for index in range(request.n))
-        jobs = [_Job(i, self.prompt, each.with_seed(each.seed, most)) for i, each in enumerate(drawn)]
+        jobs = [_Job(i, self.prompt, each.with_seed(each.seed, turn_cap(each, room))) for i, each in enumerate(drawn)]
         super().__init__(server, jobs, tools=bool(self.tools))
         self.opening = [_chunk(job.index, {"role": "assistant", "content": ""}) for job in jobs]
         self.about = {"prompt_token_ids": self.prompt} if request.return_token_ids else {}

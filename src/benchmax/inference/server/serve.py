@@ -171,6 +171,8 @@ def check_port(host: str, port: int) -> None:
         with socket.socket(kind, socket.SOCK_STREAM) as probe:
             probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             probe.bind(address)
+    except UnicodeError as error:
+        raise UsageError(f"{host!r} is no address of this machine. Choose another with --host.") from error
     except OSError as error:
         raise _not_bound(error, host, port) from error
 

@@ -53,21 +53,26 @@ class ChatTokens:
         config = read_json(path / "config.json")  # first: transformers would blame the tokenizer for it
         try:
             tokenizer = AutoTokenizer.from_pretrained(path, local_files_only=True)
-        except (OSError, ValueError, KeyError) as error:
+        except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
             raise UsageError(f"{directory} has no readable tokenizer. Save it there with save_pretrained.") from error
         self._adopt(tokenizer, str(directory), config, read_json(path / "generation_config.json"))
 
     @classmethod
-    def of_tokenizer(cls, tokenizer: Any, *, context: int | None = None, stop_ids: Sequence[int] = ()) -> Self:
+    def of_tokenizer(cls, tokenizer: Any, *, stop_ids: Sequence[int] = ()) -> Self:
         """Those of a tokenizer that another program has loaded; `stop_ids` end a turn beside its own `eos_token`."""
         chat = cls.__new__(cls)
-        config = {"max_position_embeddings": context, "eos_token_id": list(stop_ids)}
-        chat._adopt(tokenizer, getattr(tokenizer, "name_or_path", "") or "This tokenizer", config, {})
+        name = getattr(tokenizer, "name_or_path", "") or "This tokenizer"
+        chat._adopt(tokenizer, name, {"eos_token_id": list(stop_ids)}, {})
         return chat
 
     def _adopt(self, tokenizer: Any, whose: str, config: Mapping[str, Any], generation: Mapping[str, Any]) -> None:
         if not tokenizer.chat_template:
             raise UsageError(f"{whose} has no chat template. Use an instruct model, or add chat_template.jinja.")
+        if not hasattr(tokenizer, "backend_tokenizer"):
+            raise UsageError(
+                f"{whose} has a tokenizer written in Python ({type(tokenizer).__name__}), without a tokenizer.json. "
+                "Use a model that has one."
+            )
         self.directory = Path(whose)
         self.tokenizer: Any = tokenizer
         self._backend: Any = tokenizer.backend_tokenizer

@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmax import retries
+from benchmax.concurrency import stop_signals
 from benchmax.envs.remote.reaper import end_with_parent
 from benchmax.errors import UsageError
 from benchmax.files.atomic import read_object, write_text
@@ -124,7 +125,7 @@ class Daemon:
             KeptProcess("server", options.server(), variables, data.logs / "server.log", server_lives),
             KeptProcess("runner", options.runner(), variables, data.logs / "runner.log", runner_lives),
         ]
-        for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+        for number in stop_signals():
             signal.signal(number, lambda *_: self.stop())
         with data.lock("daemon"):
             try:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import os
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, Literal, get_args
@@ -316,7 +317,7 @@ class TrainConfig(Section):
     @field_validator("warm_start")
     @classmethod
     def _known_or_a_file(cls, given: str) -> str:
-        if given not in WARM_STARTS and not (Path(given).suffix or Path(given).exists()):
+        if given not in WARM_STARTS and not (Path(given).suffix or os.path.exists(given)):
             raise ValueError(f"{given!r} is neither {', '.join(WARM_STARTS)} nor a file of chats")
         return given
 

@@ -7,6 +7,7 @@ from pathlib import Path
 
 from benchmax import metrics
 from benchmax.envs.reward_helpers import extract_completion_text, last_user_text
+from benchmax.evaluation.report import by_example
 from benchmax.files.jsonl import read_jsonl
 from benchmax.rollouts.record import Rollout
 from benchmax.rollouts.rollout_log import read_rollouts
@@ -98,12 +99,9 @@ def _pairs(run: Path, first: str, best: str) -> list[Pair]:
 
 
 def _by_example(path: Path) -> dict[str, Rollout]:
-    if not path.exists():
-        return {}
-    found: dict[str, Rollout] = {}
-    for rollout in read_rollouts(path):
-        found.setdefault(rollout.example_id, rollout)
-    return found
+    """The first rollout of each example."""
+    groups = by_example(read_rollouts(path)) if path.exists() else {}
+    return {name: group[0] for name, group in groups.items()}
 
 
 def _answer(rollout: Rollout) -> Answer:

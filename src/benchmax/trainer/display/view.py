@@ -44,7 +44,7 @@ class PlainView:
         self.steps = steps
         self.stream = stream
         self._fetching = False
-        self._told_solving = -math.inf
+        self._solving_printed = -math.inf
 
     def __enter__(self) -> PlainView:
         return self
@@ -63,9 +63,9 @@ class PlainView:
 
     def _now_and_then(self, data: dict[str, Any]) -> str | None:
         """The line when a search begins, and again while it lasts."""
-        if data["rows"] and time.monotonic() - self._told_solving < SOLVING_SECONDS:
+        if data["rows"] and time.monotonic() - self._solving_printed < SOLVING_SECONDS:
             return None
-        self._told_solving = time.monotonic()
+        self._solving_printed = time.monotonic()
         return _activity("solving", data)
 
 

@@ -18,6 +18,7 @@ from benchmax.envs.base_env import PROMPT_COLUMNS
 from benchmax.envs.types import Example, Messages
 from benchmax.metrics import pays_more
 from benchmax.models.base import TokenSegment
+from benchmax.models.text_tools import plain_text
 from benchmax.rollouts.record import Rollout
 from benchmax.trainer.sampling.sampler import Draw, prompt_tokens
 from benchmax.trainer.warm_start.forced_model import demonstration_sequence
@@ -81,7 +82,7 @@ def with_hint(example: Example) -> Example | None:
         return None
     *before, last = example["prompt_messages"]
     hint = HINT.format(solution=solution[:HINT_CHARS])
-    messages: Messages = [*before, {**last, "content": f"{last.get('content') or ''}{hint}"}]
+    messages: Messages = [*before, {**last, "content": f"{plain_text(last.get('content'))}{hint}"}]
     return {**example, "prompt_messages": messages}
 
 

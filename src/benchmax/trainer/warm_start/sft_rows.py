@@ -139,12 +139,17 @@ def _chat(column: str, messages: Any) -> SftRow:
 
 def _tools(given: Any) -> tuple[ToolDefinition, ...]:
     """The tools of a chat, as the OpenAI API writes them."""
+    shape = 'write [{"type": "function", "function": {"name": "…", "parameters": {…}}}]'
+    if not isinstance(given, Sequence | None):
+        raise RowFault(Complaint("tools", f"is {json_type(given)}, not a list", shape))
     found = []
     for each in given or ():
         spec = each.get("function", each) if isinstance(each, Mapping) else {}
         if not isinstance(spec, Mapping) or not isinstance(spec.get("name"), str):
-            shape = 'write [{"type": "function", "function": {"name": "…", "parameters": {…}}}]'
             raise RowFault(Complaint("tools", "has an entry without a function's name", shape))
+        schema = spec.get("parameters") or {}
+        if not isinstance(schema, Mapping) or not isinstance(schema.get("required") or [], list):
+            raise RowFault(Complaint("tools", f"has parameters of {spec['name']} that are no JSON Schema", shape))
         found.append(ToolDefinition(spec["name"], str(spec.get("description") or ""), spec.get("parameters")))
     return tuple(found)
 

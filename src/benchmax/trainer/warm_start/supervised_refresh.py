@@ -64,9 +64,11 @@ class SupervisedRefresh:
         return MAX_SECONDS[self._trainer.learner.policy.device.type]
 
     async def teach(self) -> None:
-        """Show solutions until that no longer helps; keep the best weights, which may be the old ones."""
+        """Show solutions until that no longer helps; keep the best weights, which may be the old ones.
+
+        A lesson that is interrupted leaves the weights as they were.
+        """
         trainer, progress = self._trainer, self._trainer.progress
-        progress.lessons += 1
         shown, measured = self._split_rows()
         assert trainer.solver is not None
         solutions = await trainer.solver.solve_all(shown)
@@ -82,9 +84,13 @@ class SupervisedRefresh:
             trainer.emit("note", message=nothing_to_teach(before, len(measured), sampled, enough))
             return
         old = trainer.learner.policy.copy_weights()
-        after, weights = await self._until_no_better(steps, measured, before, enough)
+        try:
+            after, weights = await self._until_no_better(steps, measured, before, enough)
+        except BaseException:
+            load_weights(trainer.learner.policy, old)
+            raise
         helped = after - before > MIN_GAIN * abs(gold)
-        await trainer.interrupts.in_thread(load_weights, trainer.learner.policy, weights if weights and helped else old)
+        await trainer.interrupts.in_thread(load_weights, trainer.learner.policy, weights if helped else old)
         await trainer.push()
         trainer.emit(
             "taught", step=progress.step, rows=len(solutions), steps=steps.done, before=before, after=after,

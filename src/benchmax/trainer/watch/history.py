@@ -9,6 +9,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from benchmax import metrics
+from benchmax.evaluation.report import cut_middle
 from benchmax.rollouts.record import Rollout, Termination
 from benchmax.trainer.config import WatchConfig
 
@@ -131,7 +132,7 @@ def most_common_error(groups: Groups) -> str:
     """The most common reason why rollouts have no reward, shortened: it may be an environment's own text."""
     reasons = Counter(_why_unscored(rollout) for rollout in flat(groups) if rollout.reward is None)
     reason = reasons.most_common(1)[0][0].rstrip(".") if reasons else "a component was unscored"
-    return reason if len(reason) <= REASON_CHARS else f"{reason[: REASON_CHARS - 1]}…"
+    return cut_middle(reason, REASON_CHARS)
 
 
 def _why_unscored(rollout: Rollout) -> str:
