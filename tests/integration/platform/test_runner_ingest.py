@@ -150,6 +150,46 @@ def test_hostile_records_stop_nothing(world):
         assert "nul \ufffd half" in next(log.message for log in rollouts.logs(session, run_id, rollout_id="hostile"))
 
 
+ROLLOUT = rollout("train", 0, 0).to_dict() | {"id": "odd"}
+EVENT = {"time": 1.0, "kind": "odd"}
+METRIC = {"step": 1, "split": "train", "time": 1.0, "values": {"loss": 1.0}}
+ODD_LINES = [
+    ("events.jsonl", EVENT | {"time": "yesterday"}),
+    ("events.jsonl", EVENT | {"time": 10**400}),
+    ("events.jsonl", EVENT | {"settings": {"lr": 1}}),
+    ("events.jsonl", EVENT | {"kind": "plan", "step_seconds": "soon"}),
+    ("events.jsonl", EVENT | {"data": json.loads("[" * 900 + "]" * 900)}),
+    ("events.jsonl", EVENT | {"kind": "alert", "message": "m", "rollouts": 7, "time": 1e10}),
+    ("metrics.jsonl", METRIC | {"time": "later"}),
+    ("metrics.jsonl", METRIC | {"step": 10**30}),
+    ("metrics.jsonl", METRIC | {"step": True}),
+    ("metrics.jsonl", METRIC | {"values": {"loss": 10**400}}),
+    ("rollouts/train-0.jsonl", ROLLOUT | {"step": "zero"}),
+    ("rollouts/train-0.jsonl", ROLLOUT | {"sample": 10**30}),
+    ("rollouts/train-0.jsonl", ROLLOUT | {"reward": [1]}),
+    ("rollouts/train-0.jsonl", ROLLOUT | {"rewards": {"a": "much"}}),
+    ("rollouts/train-0.jsonl", ROLLOUT | {"usage": {"completion_tokens": {}}}),
+    ("rollouts/train-0.jsonl", ROLLOUT | {"started_at": float("nan")}),
+    ("status.json", {"steps": 10**30}),
+]
+"""Lines that benchmax's own trainer never writes, but another one may."""
+
+
+@pytest.mark.parametrize(("file", "line"), ODD_LINES)
+def test_a_line_of_another_trainer_stops_no_other(world, file, line):
+    store, _, run_id, run = world
+    train(run, 0)
+    with open(run.path / file, "w" if file == "status.json" else "a") as lines:
+        lines.write(json.dumps(line) + "\n")
+    run.log_event("checkpoint", step=5)
+    train(run, 6)
+    drain(Ingest(store, run_id, run.path))
+    with store.read() as session:
+        assert {0, 6} <= {point["step"] for point in metric_values(session, run_id, "train")["loss"]}
+        assert {row.step for row in rollouts.page(session, run_id, split="train")} == {0, 6}
+        assert any("step 5" in event.message for event in events.of_run(session, run_id))
+
+
 @pytest.mark.parametrize("looks", ["often", "once"])
 def test_a_rewind_replaces_what_was_lost(world, looks):
     store, data, run_id, run = world
