@@ -246,7 +246,7 @@ class Supervisor:
         process: RunProcess | None = None
         try:
             (folder / EXIT_FILE).unlink(missing_ok=True)
-            began_at = latest_checkpoint(folder)
+            began_at, reader = latest_checkpoint(folder), job.reader()
             devices = {"CUDA_VISIBLE_DEVICES": ",".join(gpu_ids(slots))}
             process = self._start_child(folder, module=job.module, policy=self.policy, variables=devices)
             about = {"pid": process.pid, "started": process.started, "slots": slots, "began_at": began_at}
@@ -258,7 +258,7 @@ class Supervisor:
             if process is not None:
                 process.release()  # without a message it never begins
             raise
-        watched = self.watched[job.row.id] = Watched(job, process, slots, job.reader(), began_at)
+        watched = self.watched[job.row.id] = Watched(job, process, slots, reader, began_at)
         if mine:
             process.begin(message)
             logger.info("%s: attempt %d is process %d", job, job.row.attempts, process.pid)
