@@ -110,9 +110,10 @@ class LiveSessionSupervisor:
     def look_around(self) -> None:
         """Every two seconds: record families, end sessions of deleted runs, remove old folders."""
         for each in self.open.values():
-            each.process.record_family()
-            if (run_id := each.folder.asked.get("run_id")) and self._is_gone(run_id):
-                self._end(each, "Its run was deleted.")
+            with logged_trouble(each.folder.id):
+                if (run_id := each.folder.asked.get("run_id")) and self._is_gone(run_id):
+                    self._end(each, "Its run was deleted.")
+                each.process.record_family()
         live_sessions.sweep(self._data, time.time() - KEPT_SECONDS)
 
     # Starting
