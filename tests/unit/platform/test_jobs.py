@@ -7,7 +7,7 @@ import pytest
 from benchmax.platform.runner.jobs.kinds import JOBS, KINDS
 from benchmax.platform.runner.supervisor import Supervisor
 from benchmax.platform.store import tables
-from benchmax.platform.store.accounts import users
+from benchmax.platform.store.accounts import user_admin, users
 from benchmax.platform.store.queue import jobs, one_off_jobs, waiting
 from benchmax.platform.store.runs import evals, runs
 from platform_world import make_run
@@ -46,6 +46,22 @@ def test_each_kind_has_a_folder_and_an_id_of_its_own(world):
         assert each.row.eval_id is None
         assert each.folder == data.root / "one_off_jobs" / str(each)
     assert len({each.folder for each in opened}) == 4
+
+
+def test_reports_of_a_removed_user_go_and_waiting_ones_are_never_begun(world):
+    database, data = world
+    with database.write() as session:
+        user = users.ensure_user(session, "a@example.org")
+        made = one_off_jobs.start(session, user.id, "doctor", "math", options={"spec": "math"})
+    with database.write() as session:
+        user_admin.remove(session, user_admin.find(session, user.id))
+    boss = Supervisor(database, data, slots=[])
+    with database.read() as session:
+        assert session.get(tables.OneOffJob, made.id) is None
+        (waits,) = session.query(tables.Job)
+        assert boss._open_job(waits).is_cancelled(session)
+    with database.write() as session:
+        boss._open_job(waits).finish(session, "cancelled", "It was stopped before it began.")
 
 
 def test_each_kind_that_is_stopped_while_it_waits_says_so_where_it_is_shown(world):
