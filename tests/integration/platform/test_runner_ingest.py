@@ -2,11 +2,12 @@
 
 import json
 import random
+import shutil
 
 import pytest
 from sqlalchemy import select
 
-from benchmax.platform.runner.ingest import Ingest, reindex
+from benchmax.platform.runner.ingest import EvalIngest, Ingest, reindex
 from benchmax.platform.store.datadir import DataDir
 from benchmax.platform.store.runs import events, rollouts, runs
 from benchmax.platform.store.tables import EnvLog, Event, MetricName, MetricValue, RolloutRow, Run
@@ -220,6 +221,27 @@ def test_a_rewind_replaces_what_was_lost(world, looks):
     before = everything(store, run_id)
     reindex(store, data, run_id)
     assert everything(store, run_id) == before
+
+
+def test_a_run_that_was_restored_from_a_backup_has_everything_once(world, tmp_path):
+    store, _, run_id, run = world
+    train(run, 0)
+    run.log_event("checkpoint", step=1)
+    evaluation = run.path / "evals" / "evl_1"
+    evaluation.mkdir(parents=True)
+    (evaluation / "rollouts.jsonl").write_text(json.dumps(rollout("eval", 0, 0).to_dict()) + "\n")
+
+    def read_all():
+        for ingest in (Ingest(store, run_id, run.path), EvalIngest(store, run_id, run.path, eval_id="evl_1")):
+            drain(ingest)
+        with store.read() as session:
+            messages = [event.message for event in events.of_run(session, run_id)]
+            return messages, [log.message for log in rollouts.logs(session, run_id)], everything(store, run_id)
+
+    before = read_all()
+    original = run.path.rename(tmp_path / "original")
+    shutil.copytree(original, run.path)  # the same files, in other inodes
+    assert read_all() == before
 
 
 def test_a_rewind_to_nothing(world):

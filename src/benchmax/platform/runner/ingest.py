@@ -1,8 +1,8 @@
 """Reads a run directory into the database as it grows: every record once.
 
 How far a file was read is stored in the transaction that stores what was read, with a fingerprint of the file and the
-bytes just before that point. If that changed, the trainer went back to a checkpoint and moved records aside: the file
-is read again and rows that it no longer holds are dropped. A torn last line waits until it is whole. Reader and writer
+bytes just before that point. If that changed, the trainer went back to a checkpoint and moved records aside, or the
+data directory was restored from a backup: the file is read again and rows that it no longer holds are dropped. A torn last line waits until it is whole. Reader and writer
 never wait for each other.
 """
 
@@ -203,6 +203,8 @@ class Ingest:
             if any(stored.get(piece.name, 0) != piece.known for piece in batch):
                 raise _CursorMoved
             new_events = [event for piece in batch if piece.name == EVENTS for event in _events(piece.lines)]
+            if any(piece.rewound for piece in batch if piece.name == EVENTS):
+                ingested.forget_events(db, self.run_id)
             for piece in batch:
                 if piece.name == METRICS:
                     new_events = self._store_earlier(db, new_events, piece.lines)
@@ -246,11 +248,8 @@ class Ingest:
         return f"step {line.step + 1}{f' of {self.total}' if self.total else ''}{detail}"
 
     def _store_rollouts(self, db: Session, pieces: list[Piece]) -> None:
-        rewound = [piece.name for piece in pieces if piece.rewound]
-        for name in rewound:
-            rollouts.drop_file(db, self.run_id, name)
         rows = self._index(db, pieces)
-        if rewound:
+        if any(piece.rewound for piece in pieces):
             ingested.count_errors(db, self.run_id)
         elif failed := sum(row["error_type"] is not None for row in rows):
             runs.add_errors(db, self.run_id, failed)
@@ -259,10 +258,15 @@ class Ingest:
             events.append(db, self.run_id, "rollouts", category="feed", data=data)
 
     def _index(self, db: Session, pieces: list[Piece], **more: str) -> list[dict[str, Any]]:
-        """Store index rows and log rows; an invalid record is left out alone."""
+        """Store index rows and log rows, in place of those of a file that is read again.
+
+        An invalid record is left out alone.
+        """
         rows: list[dict[str, Any]] = []
         logs: list[dict[str, Any]] = []
         for piece in pieces:
+            if piece.rewound:
+                rollouts.drop_file(db, self.run_id, piece.name)
             split = {"split": DEMONSTRATION} if piece.name.startswith(DEMONSTRATIONS) else more
             for line in piece.lines:
                 try:
