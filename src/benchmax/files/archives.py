@@ -19,7 +19,7 @@ _DRIVE = re.compile(r"[A-Za-z]:")
 
 def unpack_tar(archive: Path, folder: Path) -> None:
     """Write the files of an uncompressed tar archive into a new folder; UsageError, and no folder, if it is no good."""
-    folder.mkdir(parents=True)  # one that is there is somebody's, and stays
+    folder.mkdir(parents=True)  # an existing one stays as it is
     try:
         with tarfile.open(archive, "r:") as tar:
             members = _checked(tar, archive.stat().st_size)

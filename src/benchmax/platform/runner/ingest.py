@@ -2,8 +2,8 @@
 
 How far a file was read is stored in the transaction that stores what was read, with a fingerprint of the file and the
 bytes just before that point. If that changed, the trainer went back to a checkpoint and moved records aside, or the
-data directory was restored from a backup: the file is read again and rows that it no longer holds are dropped. A torn last line waits until it is whole. Reader and writer
-never wait for each other.
+data directory was restored from a backup: the file is read again and rows that it no longer holds are dropped. A torn
+last line waits until it is whole. Reader and writer never wait for each other.
 """
 
 from __future__ import annotations
@@ -84,7 +84,7 @@ class Reader(Protocol):
     """What reads the records of a child."""
 
     def step(self, seconds: float = ...) -> bool:
-        """Read what is new, for so long; True when nothing was left to read."""
+        """Read new records for about so many seconds; returns whether all were read."""
 
 
 class Ingest:
@@ -102,7 +102,7 @@ class Ingest:
         """Inode, size and time of a file when it had been read to its end."""
 
     def step(self, seconds: float = STEP_SECONDS) -> bool:
-        """Read what is new, for so long; True when nothing was left to read."""
+        """Read new records for about so many seconds; returns whether all were read."""
         until = time.monotonic() + seconds
         if self._offsets is None:
             with self.database.read() as db:

@@ -92,7 +92,7 @@ class ChildProcess:
         self.variables: Mapping[str, str] = message.get("variables", {})
         """The variables of the environment."""
         self.secrets = [*self.variables.values(), message.get("endpoint_key", "")]
-        """What nobody else may read."""
+        """Values that no log or message may contain."""
         self._text = "starting"
         self._over = threading.Event()
         self._thread = threading.Thread(target=self._beat, name="benchmax-phase", daemon=True)

@@ -1,4 +1,4 @@
-"""What the queue needs besides running its jobs: cancelled, lost, forgotten and deleted ones are brought to an end."""
+"""Ends jobs that were cancelled, lost, forgotten or deleted, and shows waiting runs their place in the queue."""
 
 from __future__ import annotations
 

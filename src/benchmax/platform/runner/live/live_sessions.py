@@ -1,7 +1,7 @@
 """The live sessions of this machine: started, adopted, ended and swept, beside the jobs and without their slots.
 
 Like a job's child, a session's has a process group, a pipe to the runner and a log of its own, and the next runner
-adopts it. Unlike a job, it is never tried again: whoever talked to it opens another.
+adopts it. Unlike a job, it is never tried again: its client opens another.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ MOST_OPEN = 4
 MOST_MODELS = 2
 """Of models alone. They are counted apart: rollouts in the others may call them, and would wait forever."""
 IDLE_SECONDS = 30.0
-"""When another session waits, a chat idle for so long is ended; a rollout session as soon as it is idle."""
+"""When another session waits, a chat that has been idle this long is ended; a rollout session as soon as it is idle."""
 GRACE_SECONDS = 3.0
 KEPT_SECONDS = 600.0
 """How long the reason of an ended session is kept."""

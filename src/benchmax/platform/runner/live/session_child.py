@@ -2,7 +2,7 @@
 
 It opens the environment in a process of its own, and a model when the session is a chat, and then answers at a socket
 in its folder: one request a connection, answered with one JSON object a line. A client that hangs up cancels its work.
-Only clients that know the token in ready.json are answered; a session that nobody uses ends by itself.
+Only clients that know the token in ready.json are answered; an unused session ends by itself.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ class Handler(Protocol):
 
 
 async def serve(child: ChildProcess) -> str:
-    """Open what the session is about, and answer until nobody asks any more."""
+    """Open the environment or model, and answer requests until none has come for a while."""
     task = asyncio.current_task()
     assert task is not None
     asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, task.cancel)
@@ -132,7 +132,7 @@ async def _example(env: Any, files: Sequence[Path], example_id: str | None) -> E
 
 
 class Listener:
-    """Answers at the socket those who know the token, one request a connection."""
+    """Answers clients that know the token, one request a connection."""
 
     def __init__(self, folder: SessionFolder, handler: Handler, hide: Redactor) -> None:
         self._folder = folder

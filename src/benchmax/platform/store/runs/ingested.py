@@ -1,4 +1,4 @@
-"""What came from a run directory and can come from it again."""
+"""Forgets and counts what was read from a run directory and can be read again."""
 
 from __future__ import annotations
 
