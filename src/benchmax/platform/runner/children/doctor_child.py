@@ -27,7 +27,7 @@ from benchmax.errors import UsageError
 from benchmax.files.redaction import Redactor
 from benchmax.platform.runner.children import sandboxing
 from benchmax.platform.runner.children.child_files import REPORT_FILE, read_child_file, write_child_file
-from benchmax.platform.runner.children.child_process import ChildProcess, main
+from benchmax.platform.runner.children.child_process import ChildProcess, main, write_log
 from benchmax.platform.runner.children.run_environment import env_limits, install_packages
 from benchmax.sandbox import Sandbox
 
@@ -195,7 +195,7 @@ async def _relayed(hide: Redactor) -> AsyncIterator[int]:
     It is not the process's own, whose end asyncio would wait for: what the environment left in the background holds it.
     """
     ours, theirs = os.pipe()
-    lines = partial(OutputLines, lambda line: print(hide(line), flush=True))  # noqa: T201
+    lines = partial(OutputLines, lambda line: write_log(hide(line), sys.stdout))
     _, output = await asyncio.get_running_loop().connect_read_pipe(lines, os.fdopen(ours, "rb", 0))
     try:
         try:
