@@ -60,13 +60,13 @@ def write_text(path: Path, text: str, *, private: bool = False, durable: bool = 
         file.write(text.encode("utf-8", "surrogatepass"))
 
 
-def write_json(path: Path, value: Any, *, private: bool = False, durable: bool = True) -> None:
+def write_json(path: Path, value: Any, *, durable: bool = True) -> None:
     """Replace a file by a JSON value, indented for people, without the secrets of this process.
 
     Lone surrogates become question marks.
     """
     text = json.dumps(hide_texts(value, without_secrets), indent=2, ensure_ascii=False, allow_nan=False) + "\n"
-    write_text(path, text.encode("utf-8", "replace").decode(), private=private, durable=durable)
+    write_text(path, text.encode("utf-8", "replace").decode(), durable=durable)
 
 
 def read_object(path: Path) -> dict[str, Any]:

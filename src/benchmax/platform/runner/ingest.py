@@ -29,7 +29,7 @@ from benchmax.platform.runner.children.child_files import read_child_file
 from benchmax.platform.runner.event_texts import CATEGORIES, event_text
 from benchmax.platform.store.accounts import webhooks
 from benchmax.platform.store.accounts.secrets import Vault
-from benchmax.platform.store.clean_text import clean, clean_json, finite, fits_integer
+from benchmax.platform.store.clean_text import clean_json, finite, fits_integer
 from benchmax.platform.store.database import Database
 from benchmax.platform.store.datadir import DataDir
 from benchmax.platform.store.runs import cursors, evals, events, ingested, rollouts, runs
@@ -416,7 +416,5 @@ def _is_metric(line: Mapping[str, Any]) -> bool:
 
 
 def _metric(line: Mapping[str, Any]) -> run_metrics.MetricLine:
-    values = {
-        clean(str(name)): number for name, value in line["values"].items() if (number := finite(value)) is not None
-    }
-    return run_metrics.MetricLine(line["step"], clean(str(line["split"]), 40), _time_of(line), values)
+    values = {name: number for name, value in line["values"].items() if (number := finite(value)) is not None}
+    return run_metrics.MetricLine(line["step"], str(line["split"]), _time_of(line), values)

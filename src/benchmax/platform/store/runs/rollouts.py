@@ -91,12 +91,11 @@ def index(db: Session, run_id: str, rows: Iterable[Mapping[str, Any]]) -> int:
     return len(unique)
 
 
-def add_logs(db: Session, run_id: str, rows: Iterable[Mapping[str, Any]]) -> int:
+def add_logs(db: Session, run_id: str, rows: Iterable[Mapping[str, Any]]) -> None:
     """Write environment log rows (`logs_of`)."""
     values = [{"run_id": run_id, **row} for row in rows]
     if values:
         db.execute(insert(EnvLog), values)
-    return len(values)
 
 
 def drop_file(db: Session, run_id: str, file: str) -> None:
