@@ -56,7 +56,7 @@ def profile_name() -> str:
 
 
 def named_profiles(tree: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
-    """The tables of such a content, by the names of their profiles."""
+    """The table of each profile in the content of the file, by its name."""
     tables = tree.get("profiles")
     return {name: each for name, each in tables.items() if isinstance(each, dict)} if isinstance(tables, dict) else {}
 

@@ -588,3 +588,25 @@ async def test_an_environment_that_is_lost_takes_its_processes_along():
     del env
     while _alive(pid) or folder.exists():
         await asyncio.sleep(0.02)
+
+
+class Digging(BaseEnv):
+    """Leaves folders nested deeper than Python recurses."""
+
+    async def list_tools(self):
+        here = os.getcwd()
+        os.chdir(os.environ["TMPDIR"])
+        for _ in range(1_500):
+            os.mkdir("d")
+            os.chdir("d")
+        os.chdir(here)
+        return []
+
+    async def compute_reward(self, rollout_id, messages, task, **kwargs):
+        return {"a": 1.0}
+
+
+async def test_deep_folders_do_not_hold_up_its_end():
+    env = await open_remote_env(dump_bundle(Digging))
+    assert await env.list_tools() == []
+    await asyncio.wait_for(env.shutdown(), 30)

@@ -1,8 +1,8 @@
 """The command line: one file for each group of commands, no logic of its own.
 
 `app` lists the commands, `plugin_commands` those of installed packages; `local` holds those of this machine, `platform`
-those of a platform. `output` and `tables` print, `exit_codes` has the numbers commands end with, `progress` shows how
-far something is, `project` finds the environment and rows that arguments name.
+those of a platform. `output` and `tables` print, `exit_codes` lists exit codes, `progress` shows progress, `project`
+finds the environment and rows that arguments name.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""How far something is: a live bar on a terminal, a line now and then in a pipe, nothing under --json's stdout."""
+"""Progress on stderr: a live bar on a terminal, a line now and then in a pipe."""
 
 from __future__ import annotations
 

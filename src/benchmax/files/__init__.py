@@ -3,7 +3,7 @@
 archives    unpacks an archive from an untrusted source
 atomic      replaces a file or a directory in one step
 digests     the SHA-256 of files
-display     text of others and sizes, as people read them
+display     untrusted text with its control characters escaped, and sizes in binary units
 json_size   counts what a JSON text unfolds into, before it is parsed
 jsonl       append-only records that survive a crash
 links       opens files below a directory that others may write to

@@ -19,14 +19,16 @@ _DRIVE = re.compile(r"[A-Za-z]:")
 
 def unpack_tar(archive: Path, folder: Path) -> None:
     """Write the files of an uncompressed tar archive into a new folder; UsageError, and no folder, if it is no good."""
+    folder.mkdir(parents=True)  # an existing one stays as it is
     try:
         with tarfile.open(archive, "r:") as tar:
             members = _checked(tar, archive.stat().st_size)
-            folder.mkdir(parents=True)
             for member in members:
                 _write(tar, member, folder / member.name)
     except BaseException as error:
         shutil.rmtree(folder, ignore_errors=True)
+        if isinstance(error, FileExistsError | NotADirectoryError | IsADirectoryError):
+            raise _refused("a file and a folder of one name") from None
         # tarfile raises errors of many kinds at forged headers.
         if isinstance(error, Exception) and not isinstance(error, OSError | UsageError):
             raise UsageError(f"{archive.name} is not a whole tar archive ({error}). Fetch it again.") from None

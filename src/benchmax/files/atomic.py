@@ -61,13 +61,13 @@ def write_text(path: Path, text: str, *, private: bool = False, durable: bool = 
         file.write(text.encode("utf-8", "surrogatepass"))
 
 
-def write_json(path: Path, value: Any, *, private: bool = False, durable: bool = True) -> None:
+def write_json(path: Path, value: Any, *, durable: bool = True) -> None:
     """Replace a file by a JSON value, indented for people, without the secrets of this process.
 
     Lone surrogates become question marks.
     """
     text = json.dumps(hide_texts(value, without_secrets), indent=2, ensure_ascii=False, allow_nan=False) + "\n"
-    write_text(path, text.encode("utf-8", "replace").decode(), private=private, durable=durable)
+    write_text(path, text.encode("utf-8", "replace").decode(), durable=durable)
 
 
 def read_object(path: Path) -> dict[str, Any]:
@@ -92,8 +92,7 @@ def replacing_folder(path: Path) -> Iterator[Path]:
     After a kill between the two renames, `recover_folders` finishes what was begun. An empty folder that is there
     already keeps its identity: a shell may stand in it.
     """
-    new = path.with_name(f"{TEMPORARY}{path.name}-{os.getpid()}")
-    shutil.rmtree(new, ignore_errors=True)
+    new = path.with_name(f"{TEMPORARY}{path.name}-{os.getpid()}_{secrets.token_hex(4)}")
     new.mkdir(parents=True)
     try:
         yield new
@@ -101,7 +100,8 @@ def replacing_folder(path: Path) -> Iterator[Path]:
         _put_in_place(new, path)
     except BaseException:
         if (new / _REPLACED).exists():
-            (new / _REPLACED).rename(path)
+            with suppress(OSError):  # another has put a folder there meanwhile
+                (new / _REPLACED).rename(path)
         shutil.rmtree(new, ignore_errors=True)
         raise
     _sync(path.parent)
@@ -116,7 +116,15 @@ def _put_in_place(new: Path, path: Path) -> None:
     if path.exists():
         path.rename(new / _REPLACED)
     new.rename(path)
-    shutil.rmtree(path / _REPLACED, ignore_errors=True)
+    _remove(path / _REPLACED)
+
+
+def _remove(path: Path) -> None:
+    """Remove a folder, or a file or link that was in the place of one."""
+    if path.is_dir() and not path.is_symlink():
+        shutil.rmtree(path, ignore_errors=True)
+    else:
+        path.unlink(missing_ok=True)
 
 
 def recover_folders(parent: Path) -> None:
@@ -125,16 +133,13 @@ def recover_folders(parent: Path) -> None:
         whole = replaced.parent  # and the one it replaces has already made room
         whole.rename(whole.with_name(whole.name.removeprefix(TEMPORARY).rpartition("-")[0]))
     for replaced in parent.glob(f"*/{_REPLACED}"):
-        shutil.rmtree(replaced, ignore_errors=True)
+        _remove(replaced)
 
 
 def remove_temporary(folder: Path) -> None:
     """Remove half-made files and folders that a killed process left below `folder`."""
     for path in folder.rglob(f"{TEMPORARY}*"):
-        if path.is_dir():
-            shutil.rmtree(path, ignore_errors=True)
-        else:
-            path.unlink(missing_ok=True)
+        _remove(path)
 
 
 def _sync(folder: Path) -> None:

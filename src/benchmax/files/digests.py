@@ -7,7 +7,7 @@ from pathlib import Path
 
 
 def file_sha256(*paths: Path) -> str:
-    """Of one file, or of several, one after the other."""
+    """The SHA-256 of a file, or of the contents of several, one after the other."""
     found = hashlib.sha256()
     for path in paths:
         with path.open("rb") as file:

@@ -1,10 +1,10 @@
-"""Values as people read them: text that somebody else wrote, and sizes."""
+"""Untrusted text and sizes, as they are shown to people."""
 
 from __future__ import annotations
 
 
 def printable(text: str, keep: str = "") -> str:
-    """The text with control and invisible characters as escapes, except those in `keep`; they could forge output."""
+    """The text with control and invisible characters, which could forge output, as escapes; except those in `keep`."""
     return text if text.isprintable() else "".join(c if c.isprintable() or c in keep else ascii(c)[1:-1] for c in text)
 
 

@@ -22,7 +22,7 @@ class Count:
         self._most_bytes = most_bytes
 
     def add(self, piece: bytes) -> bool:
-        """Whether it became too much."""
+        """Count another piece; returns whether a limit is exceeded."""
         self._bytes += len(piece)
         self._containers += piece.count(b"{") + piece.count(b"[")
         self._values += piece.count(b",")
@@ -31,4 +31,5 @@ class Count:
 
 
 def too_many(content: bytes) -> bool:
+    """Whether a whole text has more values than the limits allow."""
     return Count().add(content)

@@ -44,8 +44,10 @@ class JsonlWriter:
         self._file = open(self.path, "ab", buffering=0)  # noqa: SIM115 (closed by close)
         try:
             fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError:
+        except OSError as error:
             self._file.close()
+            if not isinstance(error, BlockingIOError):  # a disk without locks, say
+                raise
             raise UsageError(
                 f"{self.path} is being written by another process. Wait for it, or use another folder."
             ) from None

@@ -44,7 +44,7 @@ def remove_orphaned_dirs() -> None:
 
 
 def remove_tree(folder: Path) -> None:
-    """Delete a directory whatever a server left in it: very deep trees, or directories without permissions.
+    """Delete a directory whatever untrusted code left in it: very deep trees, or directories without permissions.
 
     The content of each inner directory moves to the top one, so that no path has more than two names and nothing
     recurses.

@@ -5,7 +5,7 @@
         json.loads(data)
 
 Read here rather than by a package such as httpx-sse, because streams come from three HTTP libraries as pieces of bytes.
-Lines end with LF or CRLF; a lone CR, which the standard also allows, is written by nobody.
+Lines end with LF or CRLF; a lone CR, which the standard also allows, is not supported: no server writes one.
 """
 
 from __future__ import annotations

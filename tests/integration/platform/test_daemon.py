@@ -9,6 +9,7 @@ import subprocess
 import sys
 import tarfile
 import threading
+import time
 
 import pytest
 import typer
@@ -18,7 +19,7 @@ from benchmax.cli import output
 from benchmax.cli.platform import up as commands
 from benchmax.errors import NotFoundError, UsageError
 from benchmax.net import ports
-from benchmax.platform.daemon import control, liveness
+from benchmax.platform.daemon import control, daemon, liveness
 from benchmax.platform.daemon.backup import back_up
 from benchmax.platform.daemon.options import Options
 from benchmax.platform.runner.processes import process_ids
@@ -102,6 +103,34 @@ def test_up_keeps_both_alive_and_down_ends_all(data):
     assert "not running" in call("down", "--data-dir", data.root).stderr
     assert "not running" in call("status", "--data-dir", data.root, code=1).stderr
     assert not data.server_info.exists()
+
+
+def test_a_full_disk_does_not_end_the_daemon(tmp_path, monkeypatch, capsys):
+    data = DataDir(tmp_path).create()
+    sleep = [sys.executable, "-c", "import time; time.sleep(60)"]
+    kept = [
+        daemon.KeptProcess(name, sleep, dict(os.environ), data.logs / f"{name}.log", lambda: True)
+        for name in ("server", "runner")
+    ]
+    keeper = daemon.Daemon(Options(data), kept=kept)
+
+    def fail(*_, **__):
+        raise OSError(28, "No space left on device")
+
+    with monkeypatch.context() as full:
+        full.setattr(daemon, "open_log", fail)
+        full.setattr(daemon, "write_text", fail)
+        keeper._look_after_both()
+    assert "server cannot be started now" in capsys.readouterr().err
+    assert [each.popen for each in kept] == [None, None]
+    with monkeypatch.context() as full:
+        full.setattr(daemon, "write_text", fail)
+        wait_until(lambda: all(each.popen for each in kept), tick=lambda: (time.sleep(0.05), keeper._look_after_both()))
+    keeper._look_after_both()
+    try:
+        assert json.loads(liveness.daemon_file(data).read_text())["runner"]["pid"] == kept[1].popen.pid
+    finally:
+        keeper._end()
 
 
 def test_two_that_start_it_at_once_share_one_and_all_end_with_a_killed_daemon(data, capfd):

@@ -6,6 +6,7 @@ import time
 
 import pytest
 from cryptography.fernet import Fernet
+from sqlalchemy.exc import OperationalError
 
 from benchmax.bundle import BundleMetadata, envs_venv
 from benchmax.bundle.venv import COMPLETE, venv_name
@@ -256,6 +257,17 @@ def test_jobs_that_were_leased_and_never_begun_go_back(world, boss, monkeypatch)
         broken.setattr(train_job, "prepare", lambda *_: (_ for _ in ()).throw(KeyboardInterrupt))
         with pytest.raises(KeyboardInterrupt):
             boss.tick()
+    drive(boss, ended(database, run_id))
+    assert get(database, run_id).status == "complete"
+
+
+def test_a_job_whose_secrets_cannot_be_read_for_a_moment_keeps_no_slot(world, boss, monkeypatch):
+    database, _data = world
+    run_id = launch(database, steps=2)
+    with monkeypatch.context() as broken:
+        broken.setattr(train_job.TrainJob, "reader", lambda _: (_ for _ in ()).throw(OperationalError("", {}, None)))
+        boss.tick()
+    assert boss.slots.free == 1
     drive(boss, ended(database, run_id))
     assert get(database, run_id).status == "complete"
 

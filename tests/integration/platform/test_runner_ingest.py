@@ -2,11 +2,12 @@
 
 import json
 import random
+import shutil
 
 import pytest
 from sqlalchemy import select
 
-from benchmax.platform.runner.ingest import Ingest, reindex
+from benchmax.platform.runner.ingest import EvalIngest, Ingest, reindex
 from benchmax.platform.store.datadir import DataDir
 from benchmax.platform.store.runs import events, rollouts, runs
 from benchmax.platform.store.tables import EnvLog, Event, MetricName, MetricValue, RolloutRow, Run
@@ -150,6 +151,46 @@ def test_hostile_records_stop_nothing(world):
         assert "nul \ufffd half" in next(log.message for log in rollouts.logs(session, run_id, rollout_id="hostile"))
 
 
+ROLLOUT = rollout("train", 0, 0).to_dict() | {"id": "odd"}
+EVENT = {"time": 1.0, "kind": "odd"}
+METRIC = {"step": 1, "split": "train", "time": 1.0, "values": {"loss": 1.0}}
+ODD_LINES = [
+    ("events.jsonl", EVENT | {"time": "yesterday"}),
+    ("events.jsonl", EVENT | {"time": 10**400}),
+    ("events.jsonl", EVENT | {"settings": {"lr": 1}}),
+    ("events.jsonl", EVENT | {"kind": "plan", "step_seconds": "soon"}),
+    ("events.jsonl", EVENT | {"data": json.loads("[" * 900 + "]" * 900)}),
+    ("events.jsonl", EVENT | {"kind": "alert", "message": "m", "rollouts": 7, "time": 1e10}),
+    ("metrics.jsonl", METRIC | {"time": "later"}),
+    ("metrics.jsonl", METRIC | {"step": 10**30}),
+    ("metrics.jsonl", METRIC | {"step": True}),
+    ("metrics.jsonl", METRIC | {"values": {"loss": 10**400}}),
+    ("rollouts/train-0.jsonl", ROLLOUT | {"step": "zero"}),
+    ("rollouts/train-0.jsonl", ROLLOUT | {"sample": 10**30}),
+    ("rollouts/train-0.jsonl", ROLLOUT | {"reward": [1]}),
+    ("rollouts/train-0.jsonl", ROLLOUT | {"rewards": {"a": "much"}}),
+    ("rollouts/train-0.jsonl", ROLLOUT | {"usage": {"completion_tokens": {}}}),
+    ("rollouts/train-0.jsonl", ROLLOUT | {"started_at": float("nan")}),
+    ("status.json", {"steps": 10**30}),
+]
+"""Lines that benchmax's own trainer never writes, but another one may."""
+
+
+@pytest.mark.parametrize(("file", "line"), ODD_LINES)
+def test_a_line_of_another_trainer_stops_no_other(world, file, line):
+    store, _, run_id, run = world
+    train(run, 0)
+    with open(run.path / file, "w" if file == "status.json" else "a") as lines:
+        lines.write(json.dumps(line) + "\n")
+    run.log_event("checkpoint", step=5)
+    train(run, 6)
+    drain(Ingest(store, run_id, run.path))
+    with store.read() as session:
+        assert {0, 6} <= {point["step"] for point in metric_values(session, run_id, "train")["loss"]}
+        assert {row.step for row in rollouts.page(session, run_id, split="train")} == {0, 6}
+        assert any("step 5" in event.message for event in events.of_run(session, run_id))
+
+
 @pytest.mark.parametrize("looks", ["often", "once"])
 def test_a_rewind_replaces_what_was_lost(world, looks):
     store, data, run_id, run = world
@@ -180,6 +221,27 @@ def test_a_rewind_replaces_what_was_lost(world, looks):
     before = everything(store, run_id)
     reindex(store, data, run_id)
     assert everything(store, run_id) == before
+
+
+def test_a_run_that_was_restored_from_a_backup_has_everything_once(world, tmp_path):
+    store, _, run_id, run = world
+    train(run, 0)
+    run.log_event("checkpoint", step=1)
+    evaluation = run.path / "evals" / "evl_1"
+    evaluation.mkdir(parents=True)
+    (evaluation / "rollouts.jsonl").write_text(json.dumps(rollout("eval", 0, 0).to_dict()) + "\n")
+
+    def read_all():
+        for ingest in (Ingest(store, run_id, run.path), EvalIngest(store, run_id, run.path, eval_id="evl_1")):
+            drain(ingest)
+        with store.read() as session:
+            messages = [event.message for event in events.of_run(session, run_id)]
+            return messages, [log.message for log in rollouts.logs(session, run_id)], everything(store, run_id)
+
+    before = read_all()
+    original = run.path.rename(tmp_path / "original")
+    shutil.copytree(original, run.path)  # the same files, in other inodes
+    assert read_all() == before
 
 
 def test_a_rewind_to_nothing(world):

@@ -70,6 +70,24 @@ def test_another_runner_adopts_and_a_lost_one_is_told(world):
     children[0]._popen.wait()
 
 
+def test_a_session_that_cannot_be_looked_after_does_not_keep_others_from_ending(world, monkeypatch):
+    database, data = world
+    boss = bossed(database, data)
+    one, two = ask(data), ask(data)
+    drive(boss, lambda: one.status == two.status == "ready")
+
+    def fail():
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(boss.sessions.open[one.id].process, "record_family", fail)
+    monkeypatch.setattr(boss.sessions, "_is_gone", lambda run_id: True)
+    for each in (one, two):
+        boss.sessions.open[each.id].folder.asked["run_id"] = "run_gone"
+    boss.sessions.look_around()
+    drive(boss, lambda: one.status == two.status == "ended")
+    assert one.reason == two.reason == "Its run was deleted."
+
+
 def test_no_more_than_four_at_once_and_idle_ones_make_room(world, monkeypatch):
     database, data = world
     monkeypatch.setattr(runner_sessions, "IDLE_SECONDS", 600.0)  # no chat is left, however long the test takes

@@ -3,18 +3,22 @@
 from __future__ import annotations
 
 import asyncio
+import io
 import json
 import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
+from rich.console import Console
+from rich.errors import MarkupError
 from typer.testing import CliRunner, Result
 
 from benchmax.cli import output
 from benchmax.cli.app import app
+from benchmax.cli.local import train as train_command
 from benchmax.cli.local.signal_report import signal_in
-from benchmax.cli.platform import quickstart
+from benchmax.cli.platform import quickstart, up
 from benchmax.cli.progress import live_bar
 from benchmax.cli.tables import print_comparison, print_report
 from benchmax.doctor.learning_signal import Signal
@@ -24,10 +28,14 @@ from benchmax.errors import ConfigError, NotFoundError, UsageError
 from benchmax.evaluation.compare import Comparison
 from benchmax.evaluation.report import Reason, Report, cut_middle
 from benchmax.models.scripted import ScriptedModel
+from benchmax.platform.daemon.options import Options
+from benchmax.platform.store.datadir import DataDir
 from benchmax.rollouts.groups import run_group
 from benchmax.rollouts.host import EnvHost
 from benchmax.rollouts.record import Rollout
+from benchmax.trainer import start, task
 from benchmax.trainer.config import load_config
+from benchmax.trainer.progress import Outcome
 
 ENV = """
 from benchmax import BaseEnv
@@ -215,3 +223,31 @@ def test_a_model_that_nobody_named_is_said_to_be_the_default(project: Path) -> N
 def test_a_setting_is_guessed_by_its_own_name() -> None:
     with pytest.raises(ConfigError, match=r"did you mean limits\.steps\?"):
         load_config(None, ["--step", "3"])
+
+
+def test_a_model_with_brackets_in_its_name_may_try(project: Path):
+    done = call("validate", "silent_env.py", "--data", "rows.jsonl", "--model", "scripted:[/b]", "--pace", "quick")
+    assert not isinstance(done.exception, MarkupError), done.exception
+    assert "learn it?" in done.output
+
+
+def test_the_advice_to_install_an_extra_keeps_its_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    shown = io.StringIO()
+    monkeypatch.setattr(up, "stderr", Console(file=shown, soft_wrap=True))
+    monkeypatch.setattr(up.extras, "missing", lambda extra: ["torch"])
+    monkeypatch.setattr(up.control, "sign_in_link", lambda options: "http://127.0.0.1:1/")
+    up._welcome(Options(DataDir(tmp_path)), "Ctrl-C stops it.")
+    assert "[train]" in shown.getvalue()
+
+
+def test_a_run_may_end_without_a_step_for_a_reason_of_its_own_backend(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+):
+    async def train(*_: object, **__: object) -> Outcome:
+        return Outcome(tmp_path, "quota", 0)
+
+    monkeypatch.setattr(start, "train", train)
+    monkeypatch.setattr(task, "load_task", lambda settings: None)
+    monkeypatch.setattr(train_command, "_show_what_was_learned", lambda outcome: None)
+    train_command._run(load_config(None, []))
+    assert "(quota) before the first step" in capsys.readouterr().err

@@ -1,5 +1,6 @@
 """The runner's children and their folders, where they meet the unexpected."""
 
+import asyncio
 import errno
 import json
 import os
@@ -9,9 +10,13 @@ import time
 
 import pytest
 
+from benchmax.files.redaction import Redactor
 from benchmax.platform.runner.children import doctor_child
 from benchmax.platform.runner.children.child_process import ChildProcess, attempt
 from benchmax.platform.runner.ingest import Ingest
+from benchmax.platform.runner.jobs.outcome import NO_SPACE
+from benchmax.platform.runner.live.session_child import Listener
+from benchmax.platform.store.queue.live_sessions import SessionFolder
 from benchmax.platform.store.uploads import blobs
 from platform_world import make_run, metric_values
 
@@ -26,6 +31,53 @@ def test_no_secret_is_in_how_a_child_ended(tmp_path, capfd):
     printed = capfd.readouterr().err
     assert "refused: [secret]" in printed
     assert not [value for value in ("sk-0123456789", "ek-9876543210") if value in printed]
+
+
+FULL = """
+import errno
+from benchmax.platform.runner.children.child_process import main
+
+async def work(child):
+    raise OSError(errno.ENOSPC, "No space left on device")
+
+main(work)
+"""
+
+
+@pytest.mark.skipif(not os.path.exists("/dev/full"), reason="a device of Linux")
+def test_a_full_disk_is_reported_although_its_log_is_on_it(tmp_path):
+    with open("/dev/full", "w") as log:
+        done = subprocess.run([sys.executable, "-c", FULL, str(tmp_path)], stdout=log, stderr=log, timeout=60)
+    assert done.returncode == NO_SPACE
+    assert json.loads((tmp_path / "exit.json").read_text())["code"] == NO_SPACE
+
+
+async def test_a_session_on_a_full_disk_answers_and_ends_when_it_is_idle(tmp_path, monkeypatch):
+    class Echo:
+        def about(self):
+            return {}
+
+        async def answer(self, request, send):
+            send({"heard": request["say"]})
+
+    folder = SessionFolder(tmp_path)
+    write = folder.write
+
+    def write_all_but_activity(name, note):
+        if name == "activity":
+            raise OSError(errno.ENOSPC, "No space left on device")
+        write(name, note)
+
+    monkeypatch.setattr(folder, "write", write_all_but_activity)
+    serving = asyncio.create_task(Listener(folder, Echo(), Redactor(())).serve(0.5))
+    while not (tmp_path / "ready.json").exists():
+        await asyncio.sleep(0.01)
+    with folder.socket_path() as name:
+        reader, writer = await asyncio.open_unix_connection(name)
+    writer.write(b'{"say": "hello", "token": "%s"}\n' % folder.note("ready")["token"].encode())
+    assert json.loads(await reader.readline()) == {"heard": "hello"}
+    writer.close()
+    assert "Nobody used it" in await asyncio.wait_for(serving, 30)
 
 
 def test_a_secret_of_digits_costs_no_record(store, tmp_path):

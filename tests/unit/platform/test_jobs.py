@@ -1,13 +1,14 @@
 """Jobs as classes: every kind is one, and none is asked which it is."""
 
 import importlib
+import os
 
 import pytest
 
 from benchmax.platform.runner.jobs.kinds import JOBS, KINDS
 from benchmax.platform.runner.supervisor import Supervisor
 from benchmax.platform.store import tables
-from benchmax.platform.store.accounts import users
+from benchmax.platform.store.accounts import user_admin, users
 from benchmax.platform.store.queue import jobs, one_off_jobs, waiting
 from benchmax.platform.store.runs import evals, runs
 from platform_world import make_run
@@ -46,6 +47,47 @@ def test_each_kind_has_a_folder_and_an_id_of_its_own(world):
         assert each.row.eval_id is None
         assert each.folder == data.root / "one_off_jobs" / str(each)
     assert len({each.folder for each in opened}) == 4
+
+
+def test_reports_of_a_removed_user_go_and_waiting_ones_are_never_begun(world):
+    database, data = world
+    with database.write() as session:
+        user = users.ensure_user(session, "a@example.org")
+        made = one_off_jobs.start(session, user.id, "doctor", "math", options={"spec": "math"})
+    with database.write() as session:
+        user_admin.remove(session, user_admin.find(session, user.id))
+    boss = Supervisor(database, data, slots=[])
+    with database.read() as session:
+        assert session.get(tables.OneOffJob, made.id) is None
+        (waits,) = session.query(tables.Job)
+        assert boss._open_job(waits).is_cancelled(session)
+    with database.write() as session:
+        boss._open_job(waits).finish(session, "cancelled", "It was stopped before it began.")
+
+
+def test_a_job_ends_however_deep_the_folders_are_that_its_environment_left(world, monkeypatch):
+    database, data = world
+    with database.write() as session:
+        run = make_run(session)
+        made = one_off_jobs.start(session, run.owner_id, "doctor", "math", options={"spec": "math"})
+        runs.mark_deleted(session, run.id)
+    boss = Supervisor(database, data, slots=[])
+    with database.read() as session:
+        job = boss._open_job(session.query(tables.Job).one())
+    for folder in (job.folder, data.run(run.id)):
+        folder.mkdir(parents=True)
+        with monkeypatch.context() as there:
+            there.chdir(folder)
+            for _ in range(1_500):
+                os.mkdir("d")
+                os.chdir("d")
+    with database.write() as session:
+        job.finish(session, "complete", "The examination is done.")
+    assert not job.folder.exists()
+    boss._look_around()
+    assert not data.run(run.id).exists()
+    with database.read() as session:
+        assert session.get(tables.OneOffJob, made.id).status == "complete"
 
 
 def test_each_kind_that_is_stopped_while_it_waits_says_so_where_it_is_shown(world):

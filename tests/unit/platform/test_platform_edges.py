@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import tarfile
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import aclosing
+from contextlib import aclosing, suppress
 from types import SimpleNamespace
 
 import pytest
@@ -18,7 +19,8 @@ from benchmax.bundle import BundleMetadata, inspect_bundle
 from benchmax.cli.platform import up as platform_commands
 from benchmax.errors import ConfigError, UsageError
 from benchmax.files import logs
-from benchmax.files.atomic import write_text
+from benchmax.files.archives import unpack_tar
+from benchmax.files.atomic import replacing_folder, write_text
 from benchmax.platform.server.downloads import attachment
 from benchmax.platform.server.error_responses import Refused
 from benchmax.platform.server.security.rate_limits import Limiter
@@ -62,6 +64,53 @@ def test_a_folder_that_is_not_there_is_told_by_the_name_that_was_given(tmp_path)
     with pytest.raises(FileNotFoundError) as raised:
         write_text(tmp_path / "nowhere" / "note.json", "x")
     assert raised.value.filename == str(tmp_path / "nowhere" / "note.json")
+
+
+def test_a_folder_that_many_make_at_once_is_one_of_theirs(tmp_path):
+    def make(number):
+        with suppress(OSError), replacing_folder(tmp_path / "model") as folder:
+            for name in "ab":
+                (folder / name).write_text(str(number))
+
+    for _ in range(20):
+        at_once(make, 4)
+        assert len({file.read_text() for file in (tmp_path / "model").iterdir()}) == 1
+    assert [path.name for path in tmp_path.iterdir()] == ["model"]
+
+
+@pytest.mark.parametrize("before", ["file", "link"])
+def test_a_folder_takes_the_place_of_whatever_was_there(tmp_path, before):
+    (tmp_path / "far").mkdir()
+    (tmp_path / "far" / "kept").touch()
+    if before == "file":
+        (tmp_path / "model").write_text("x")
+    else:
+        (tmp_path / "model").symlink_to(tmp_path / "far")
+    with replacing_folder(tmp_path / "model") as folder:
+        (folder / "weights").touch()
+    assert not (tmp_path / "model").is_symlink()
+    assert [path.name for path in (tmp_path / "model").iterdir()] == ["weights"]
+    assert (tmp_path / "far" / "kept").exists()
+
+
+@pytest.mark.parametrize("names", [("model", "model/weights"), ("model/weights", "model")])
+def test_an_archive_with_a_file_and_a_folder_of_one_name_is_refused(tmp_path, names):
+    with tarfile.open(tmp_path / "a.tar", "w") as archive:
+        for name in names:
+            archive.addfile(tarfile.TarInfo(name))
+    with pytest.raises(UsageError, match="a file and a folder of one name"):
+        unpack_tar(tmp_path / "a.tar", tmp_path / "out")
+    assert not (tmp_path / "out").exists()
+
+
+def test_an_archive_is_not_unpacked_over_a_folder_that_is_there(tmp_path):
+    with tarfile.open(tmp_path / "a.tar", "w") as archive:
+        archive.addfile(tarfile.TarInfo("model"))
+    (tmp_path / "out").mkdir()
+    (tmp_path / "out" / "mine").touch()
+    with pytest.raises(FileExistsError):
+        unpack_tar(tmp_path / "a.tar", tmp_path / "out")
+    assert (tmp_path / "out" / "mine").exists()
 
 
 def test_whoever_comes_first_makes_the_one_key(tmp_path):

@@ -49,7 +49,7 @@ def signal_of(
         client = open_named(model, env_class, examples, base_url, api_key_var)
         async with client, EnvHost(lambda: make_env(env_class, arguments)) as host:
             with Progress(console=stderr, transient=True) as bar:
-                task = bar.add_task(f"{client.name} tries", total=None)
+                task = bar.add_task(safe(f"{client.name} tries"), total=None)
                 known = await _known(client, model, host, examples)
                 return await first_samples(
                     host,

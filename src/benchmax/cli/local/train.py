@@ -28,7 +28,7 @@ ENDED_BEFORE_STEP_1 = {
     "time": "limits.seconds was over",
     "patience": "eval.patience was over",
 }
-"""Why a run ended without a step, by the reason of its end."""
+"""Why a run ended without a step, by the reason of its end. The backend of a plug-in may have others."""
 
 
 def train(
@@ -184,8 +184,8 @@ def _run(target: Any, changes: dict[str, Any] | None = None, checkpoint: str = "
         raise typer.Exit(INTERRUPTED)
     _show_what_was_learned(outcome)
     if not outcome.step:
-        why = ENDED_BEFORE_STEP_1[outcome.reason]
-        stderr.print(f"[yellow]{why} before the first step, so nothing was trained.[/]")
+        why = ENDED_BEFORE_STEP_1.get(outcome.reason) or outcome.message or f"The run ended ({outcome.reason})"
+        stderr.print(f"[yellow]{safe(why)} before the first step, so nothing was trained.[/]")
     elif outcome.message:
         stderr.print(f"[yellow]{safe(outcome.message)}[/]")
     elif not outcome.learned:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Annotated
@@ -42,6 +43,12 @@ def _with_source(error: AuthenticationError) -> str:
     if error.status_code != 401 or variable is None:
         return str(error)
     return f"{error} The key is that of {variable}: correct the variable, or unset it to use your sign-in."
+
+
+def check_web_address(url: str, example: str) -> None:
+    """Raise for what cannot be the address of a server, before anything is asked or sent."""
+    if not re.fullmatch(r"https?://[^\s@]+", url):
+        raise UsageError(f"{url!r} is not a web address. Write it as {example}, without user or password.")
 
 
 @contextmanager

@@ -10,7 +10,7 @@ import typer
 
 from benchmax.cli.output import Json, print_answer, print_result, print_rows, safe
 from benchmax.cli.platform.account import read_hidden
-from benchmax.cli.platform.connection import platform
+from benchmax.cli.platform.connection import check_web_address, platform
 from benchmax.errors import UsageError
 
 endpoints = typer.Typer(help="List, add and remove model servers to evaluate against.", no_args_is_help=True)
@@ -38,8 +38,7 @@ def add(
     json: Json = False,
 ) -> None:
     """Add a model server. Its key is kept encrypted."""
-    if not re.fullmatch(r"https?://[^\s@]+", url):
-        raise UsageError(f"{url!r} is not a web address. Write it as https://host/v1, without user or password.")
+    check_web_address(url, "https://host/v1")
     secret = read_hidden(f"API key of {name}") if key else ""
     with platform() as client:
         made = client.create_endpoint(name, url, model, api_key=secret)

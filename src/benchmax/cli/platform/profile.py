@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from benchmax import profiles
-from benchmax.cli.output import Json, print_json, safe, stderr
+from benchmax.cli.output import Json, print_json, safe, stderr, visible
 from benchmax.errors import NotFoundError, UsageError
 from benchmax.files.atomic import write_text
 
@@ -31,7 +31,7 @@ def list_(json: Json = False) -> None:
         return
     for name, values in sorted(kept.items()):
         address = values.get("platform_url") or values.get("domain") or "no address"
-        typer.echo(f"{'*' if name == used else ' '} {safe(name)}  {safe(address)}")
+        typer.echo(f"{'*' if name == used else ' '} {visible(name)}  {visible(address)}")
     if not kept:
         stderr.print("None: this machine's own platform is used. Add one: benchmax profile add NAME --url URL")
 

@@ -64,7 +64,8 @@ def _welcome(options: Options, last: str) -> None:
     stderr.print(f"benchmax is at http://127.0.0.1:{options.port}; data in {safe(options.data.root)}.")
     stderr.print(f"Sign in, once, with {safe(control.sign_in_link(options))}")
     if lost := extras.missing("train"):
-        stderr.print(f"Nothing can be trained on it yet: {lost[0]} is not installed. Run: {extras.install('train')}")
+        advice = f"Run: {safe(extras.install('train'))}"  # its brackets are no markup
+        stderr.print(f"Nothing can be trained on it yet: {lost[0]} is not installed. {advice}")
     stderr.print(last)
 
 

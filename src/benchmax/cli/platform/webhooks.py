@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 from typing import Annotated, Any
 
 import typer
 
 from benchmax.cli.output import Json, print_answer, print_json, print_result, print_rows, safe, stderr
-from benchmax.cli.platform.connection import platform
+from benchmax.cli.platform.connection import check_web_address, platform
 from benchmax.errors import UsageError
 from benchmax.platform.wire.values import WEBHOOK_EVENTS
 
@@ -38,8 +37,7 @@ def add(
     json: Json = False,
 ) -> None:
     """Notify an address. Prints the secret that its messages are signed with, which is never shown again."""
-    if not re.fullmatch(r"https?://[^\s@]+", url):
-        raise UsageError(f"{url!r} is not a web address. Write it as https://host/path, without user or password.")
+    check_web_address(url, "https://host/path")
     if unknown := [each for each in event or () if each not in WEBHOOK_EVENTS]:
         raise UsageError(f"There is no event {unknown[0]!r}. Use {', '.join(WEBHOOK_EVENTS)}.")
     with platform() as client:

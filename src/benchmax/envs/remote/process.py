@@ -23,6 +23,7 @@ from benchmax.envs.remote.process_limits import Confinement, ProcessLimits, scru
 from benchmax.envs.remote.wire import FrameProtocol, answer_of, rebuild
 from benchmax.errors import EnvDefinitionError, EnvLost, SandboxError, SandboxUnavailable
 from benchmax.files.display import readable_bytes
+from benchmax.files.temp_dirs import remove_tree
 from benchmax.sandbox import Ended, Sandbox
 
 logger = logging.getLogger(__name__)
@@ -231,7 +232,7 @@ class EnvProcess(FrameProtocol):
         self.close()
         for lines in self._printed.values():
             lines.close()
-        await asyncio.to_thread(shutil.rmtree, self._folder, ignore_errors=True)
+        await asyncio.to_thread(remove_tree, Path(self._folder))
         settle(self.ended, None)
 
     def _describe_end(self, ended: Ended) -> str:

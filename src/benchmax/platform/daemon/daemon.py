@@ -15,6 +15,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -57,7 +58,7 @@ class KeptProcess:
     began: float = 0.0
     not_before: float = 0.0
     young: int = 0
-    """Deaths in a row of processes that did not live long."""
+    """Deaths in a row of processes that did not live long, or could not be started."""
     refused: int = 0
     """Those among them that no signal caused."""
     looked: float = 0.0
@@ -88,7 +89,7 @@ class KeptProcess:
         stopped = process_ids.stopped(self.popen.pid)
         silent = now - (self.seen or (self.began if stopped else now))
         if silent > (STOPPED_SECONDS if stopped else HUNG_SECONDS):
-            print(f"The {self.name} (process {self.popen.pid}) is stuck; it is started again.", file=sys.stderr)  # noqa: T201
+            _say(f"The {self.name} (process {self.popen.pid}) is stuck; it is started again.")
             self.popen.kill()
             self.popen.wait()
 
@@ -99,12 +100,21 @@ class KeptProcess:
             old = now - self.began > LONG_LIFE
             self.young = 0 if old else self.young + 1
             self.refused = 0 if old or self.popen.returncode < 0 else self.refused + 1
-            self.not_before = now + (retries.pause(self.young, 0.5, LONGEST_PAUSE) if self.young else 0.0)
+            self.not_before = now + (self._pause() if self.young else 0.0)
             self.popen = None
-        if self.popen is None and now >= self.not_before:
+        if self.popen is not None or now < self.not_before:
+            return False
+        try:
             self.start()
-            return True
-        return False
+        except OSError as error:  # no space for its log, or no memory for another process
+            _say(f"The {self.name} cannot be started now ({error}); it is tried again.")
+            self.young += 1
+            self.not_before = now + self._pause()
+            return False
+        return True
+
+    def _pause(self) -> float:
+        return retries.pause(self.young, 0.5, LONGEST_PAUSE)
 
 
 @dataclass(slots=True)
@@ -116,6 +126,8 @@ class Daemon:
     """Called once, when server and runner answer for the first time."""
     kept: list[KeptProcess] = field(default_factory=list)
     stopping: bool = False
+    written: bool = False
+    """Whether daemon.json names the processes that run now."""
 
     def run(self) -> None:
         os.umask(0o077)
@@ -140,18 +152,26 @@ class Daemon:
 
     def _keep_alive(self) -> None:
         self._write()
-        ready, path = False, liveness.daemon_file(self.options.data)
+        ready = False
         while not self.stopping:
-            for each in self.kept:
-                each.check()
-            changed = [each.restart() for each in self.kept]
-            if any(changed) or not liveness.is_complete(read_object(path)):
-                self._write()
+            self._look_after_both()
             for each in self.kept:
                 if each.refused >= REFUSALS or (not ready and self._lost_its_port(each)):
                     raise UsageError(f"The {each.name} does not stay up. Its log, {each.log}, says why.")
             ready = ready or self._became_ready()
             time.sleep(0.1)
+
+    def _look_after_both(self) -> None:
+        """Start again what has died or is stuck, and write down which processes run."""
+        for each in self.kept:
+            each.check()
+        changed = [each.restart() for each in self.kept]
+        self.written = self.written and not any(changed)
+        if self.written and liveness.is_complete(read_object(liveness.daemon_file(self.options.data))):
+            return
+        with suppress(OSError):  # a full disk: until it can be written, both are found by their locks
+            self._write()
+            self.written = True
 
     def _lost_its_port(self, kept: KeptProcess) -> bool:
         """Whether a server could not start, and another program has its port: to try again would not help."""
@@ -187,3 +207,9 @@ class Daemon:
             except subprocess.TimeoutExpired:
                 popen.kill()
                 popen.wait()
+
+
+def _say(text: str) -> None:
+    """Print to the daemon's log, unless its disk is full."""
+    with suppress(OSError):
+        print(text, file=sys.stderr)  # noqa: T201

@@ -28,7 +28,7 @@ def daemon_file(data: DataDir) -> Path:
 
 
 def read_daemon(data: DataDir) -> dict[str, Any] | None:
-    """What the daemon of this directory wrote, if it is alive. If that is damaged, its lock identifies it."""
+    """The content of daemon.json, if that daemon is alive. If the file is damaged, its lock identifies it."""
     for path in (daemon_file(data), data.root / f"{FORMER_NAME}.json"):
         found = read_object(path)
         if is_complete(found) and process_ids.alive(found["pid"], found["started"]):

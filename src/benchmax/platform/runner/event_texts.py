@@ -17,9 +17,17 @@ CATEGORIES = {
 
 
 def event_text(kind: str, data: Mapping[str, Any]) -> str:
+    """An event as a sentence; its kind where there is none for it, or its data are not those of benchmax's trainer."""
+    try:
+        return _sentences(data).get(kind, kind)
+    except (LookupError, TypeError, ValueError, AttributeError):
+        return kind
+
+
+def _sentences(data: Mapping[str, Any]) -> dict[str, str]:
     step = data.get("step")
     chosen = [f"{each['name']} = {each['value']} ({each['why']})" for each in data.get("settings") or ()]
-    texts = {
+    return {
         "started": "Training began." if not step else f"Training began after {_steps(step)}.",
         "resumed": f"Training continued from the checkpoint of step {step}.",
         "checkpoint": f"Saved the checkpoint of step {step}.",
@@ -31,7 +39,6 @@ def event_text(kind: str, data: Mapping[str, Any]) -> str:
         "plan": f"Planned: {_steps(data.get('steps'))} at most, about {data.get('step_seconds') or 0:.0f} s each.",
         "summary": f"The held-out reward was {_number(data.get('before'))} and is {_number(data.get('best'))} at best.",
     }
-    return texts.get(kind, kind)
 
 
 def _warm_start_text(data: Mapping[str, Any]) -> str:

@@ -1,16 +1,15 @@
 """Reads a run directory into the database as it grows: every record once.
 
 How far a file was read is stored in the transaction that stores what was read, with a fingerprint of the file and the
-bytes just before that point. If that changed, the trainer went back to a checkpoint and moved records aside: the file
-is read again and rows that it no longer holds are dropped. A torn last line waits until it is whole. Reader and writer
-never wait for each other.
+bytes just before that point. If that changed, the trainer went back to a checkpoint and moved records aside, or the
+data directory was restored from a backup: the file is read again and rows that it no longer holds are dropped. A torn
+last line waits until it is whole. Reader and writer never wait for each other.
 """
 
 from __future__ import annotations
 
 import json
 import logging
-import math
 import os
 import time
 import zlib
@@ -30,7 +29,7 @@ from benchmax.platform.runner.children.child_files import read_child_file
 from benchmax.platform.runner.event_texts import CATEGORIES, event_text
 from benchmax.platform.store.accounts import webhooks
 from benchmax.platform.store.accounts.secrets import Vault
-from benchmax.platform.store.clean_text import clean, clean_json
+from benchmax.platform.store.clean_text import clean_json, finite, fits_integer
 from benchmax.platform.store.database import Database
 from benchmax.platform.store.datadir import DataDir
 from benchmax.platform.store.runs import cursors, evals, events, ingested, rollouts, runs
@@ -85,7 +84,7 @@ class Reader(Protocol):
     """What reads the records of a child."""
 
     def step(self, seconds: float = ...) -> bool:
-        """Read what is new, for so long; True when nothing was left to read."""
+        """Read new records for about so many seconds; returns whether all were read."""
 
 
 class Ingest:
@@ -103,7 +102,7 @@ class Ingest:
         """Inode, size and time of a file when it had been read to its end."""
 
     def step(self, seconds: float = STEP_SECONDS) -> bool:
-        """Read what is new, for so long; True when nothing was left to read."""
+        """Read new records for about so many seconds; returns whether all were read."""
         until = time.monotonic() + seconds
         if self._offsets is None:
             with self.database.read() as db:
@@ -203,7 +202,9 @@ class Ingest:
             stored = cursors.locked_offsets(db, self.run_id, [piece.name for piece in batch])
             if any(stored.get(piece.name, 0) != piece.known for piece in batch):
                 raise _CursorMoved
-            new_events = [clean_json(line.value) for piece in batch if piece.name == EVENTS for line in piece.lines]
+            new_events = [event for piece in batch if piece.name == EVENTS for event in _events(piece.lines)]
+            if any(piece.rewound for piece in batch if piece.name == EVENTS):
+                ingested.forget_events(db, self.run_id)
             for piece in batch:
                 if piece.name == METRICS:
                     new_events = self._store_earlier(db, new_events, piece.lines)
@@ -247,11 +248,8 @@ class Ingest:
         return f"step {line.step + 1}{f' of {self.total}' if self.total else ''}{detail}"
 
     def _store_rollouts(self, db: Session, pieces: list[Piece]) -> None:
-        rewound = [piece.name for piece in pieces if piece.rewound]
-        for name in rewound:
-            rollouts.drop_file(db, self.run_id, name)
         rows = self._index(db, pieces)
-        if rewound:
+        if any(piece.rewound for piece in pieces):
             ingested.count_errors(db, self.run_id)
         elif failed := sum(row["error_type"] is not None for row in rows):
             runs.add_errors(db, self.run_id, failed)
@@ -260,17 +258,22 @@ class Ingest:
             events.append(db, self.run_id, "rollouts", category="feed", data=data)
 
     def _index(self, db: Session, pieces: list[Piece], **more: str) -> list[dict[str, Any]]:
-        """Store index rows and log rows; an invalid record is left out alone."""
+        """Store index rows and log rows, in place of those of a file that is read again.
+
+        An invalid record is left out alone.
+        """
         rows: list[dict[str, Any]] = []
         logs: list[dict[str, Any]] = []
         for piece in pieces:
+            if piece.rewound:
+                rollouts.drop_file(db, self.run_id, piece.name)
             split = {"split": DEMONSTRATION} if piece.name.startswith(DEMONSTRATIONS) else more
             for line in piece.lines:
                 try:
                     row = rollouts.row_of(line.value, file=piece.name, offset=line.offset, length=line.length, **split)
                     logs += rollouts.logs_of(line.value)
                     rows.append(row)
-                except (LookupError, TypeError, ValueError, AttributeError) as error:
+                except (LookupError, TypeError, ValueError, AttributeError, RecursionError) as error:
                     logger.warning("the record at byte %d of %s is left out: %r", line.offset, piece.name, error)
         rollouts.index(db, self.run_id, rows)
         rollouts.add_logs(db, self.run_id, logs)
@@ -282,7 +285,7 @@ class Ingest:
         category = CATEGORIES.get(kind, "diagnostic")
         text = str(line.get("message") or event_text(kind, data))
         name = f"{ingested.TRAINER}{kind}"[:80]
-        event = events.append(db, self.run_id, name, text, category=category, data=data, at=line.get("time"))
+        event = events.append(db, self.run_id, name, text, category=category, data=data, at=_time_of(line))
         if category == "alert":
             webhooks.queue_alert(db, self.run_id, event.message, event.data, event.time)
 
@@ -290,7 +293,7 @@ class Ingest:
         """The number of steps planned; the rest of status.json is for the supervisor."""
         if self.total is None and (status := read_child_file(self.run_dir / STATUS)):
             total = status.get("steps")
-            if isinstance(total, int):
+            if fits_integer(total):
                 with self.database.write() as db:
                     runs.set_progress(db, self.run_id, total=total)
                 self.total = total
@@ -347,8 +350,15 @@ def reindex(database: Database, data: DataDir, run_id: str) -> None:
 
 
 def _time_of(line: Mapping[str, Any]) -> float:
-    at = line.get("time")
-    return float(at) if isinstance(at, int | float) else 0.0
+    return finite(line.get("time")) or 0.0
+
+
+def _events(lines: Iterable[Line]) -> Iterator[dict[str, Any]]:
+    for line in lines:
+        try:
+            yield clean_json(line.value)
+        except RecursionError:
+            logger.warning("the event at byte %d is left out: it is nested too deeply", line.offset)
 
 
 def _lines(file: Any, start: int, most: int | None, hide: Redactor) -> tuple[list[Line], int]:
@@ -402,13 +412,9 @@ def _step_of(name: str) -> tuple[int, str]:
 
 
 def _is_metric(line: Mapping[str, Any]) -> bool:
-    return isinstance(line.get("step"), int) and isinstance(line.get("values"), dict) and "split" in line
+    return fits_integer(line.get("step")) and isinstance(line.get("values"), dict) and "split" in line
 
 
 def _metric(line: Mapping[str, Any]) -> run_metrics.MetricLine:
-    values = {
-        clean(str(name)): float(value)
-        for name, value in line["values"].items()
-        if isinstance(value, int | float) and math.isfinite(value)
-    }
-    return run_metrics.MetricLine(line["step"], clean(str(line["split"]), 40), float(line.get("time") or 0.0), values)
+    values = {name: number for name, value in line["values"].items() if (number := finite(value)) is not None}
+    return run_metrics.MetricLine(line["step"], str(line["split"]), _time_of(line), values)

@@ -51,7 +51,7 @@ logger = logging.getLogger(__name__)
 
 TICK_SECONDS = 0.2
 STALL_SECONDS = 180.0
-"""A training process that writes nothing, not even a heartbeat, for so long is hung."""
+"""A training process that writes nothing for this long, not even a heartbeat, is hung."""
 SAVE_SECONDS = 18.0
 """For a child to save when the platform stops; less than the daemon waits."""
 DRAIN_SECONDS = 30.0
@@ -121,7 +121,7 @@ class Watched:
             self.ask_to_end("stall")
 
     def is_drained(self) -> bool:
-        """Read what the ended child left; True when nothing is left, or cannot be read for too long."""
+        """Read what the ended child left; returns whether nothing is left, or reading has failed for too long."""
         assert self.ended is not None
         try:
             return self.reader.step()
@@ -246,7 +246,7 @@ class Supervisor:
         process: RunProcess | None = None
         try:
             (folder / EXIT_FILE).unlink(missing_ok=True)
-            began_at = latest_checkpoint(folder)
+            began_at, reader = latest_checkpoint(folder), job.reader()
             devices = {"CUDA_VISIBLE_DEVICES": ",".join(gpu_ids(slots))}
             process = self._start_child(folder, module=job.module, policy=self.policy, variables=devices)
             about = {"pid": process.pid, "started": process.started, "slots": slots, "began_at": began_at}
@@ -258,7 +258,7 @@ class Supervisor:
             if process is not None:
                 process.release()  # without a message it never begins
             raise
-        watched = self.watched[job.row.id] = Watched(job, process, slots, job.reader(), began_at)
+        watched = self.watched[job.row.id] = Watched(job, process, slots, reader, began_at)
         if mine:
             process.begin(message)
             logger.info("%s: attempt %d is process %d", job, job.row.attempts, process.pid)
@@ -266,7 +266,7 @@ class Supervisor:
             self._drop(watched)
 
     def _take_over(self, job: LeasedJob) -> None:
-        """Go on with the job of a dead supervisor: adopt its child, or see that it is gone before another starts."""
+        """Continue the job of a dead supervisor: adopt its child, or end it before another starts."""
         row, about = job.row, read_child_file(job.folder / PROCESS_FILE)
         process, adopted = RunProcess.take_over(job.folder, row.child_pid, row.child_started)
         slots = self.slots.take(row.slots, about.get("slots") or ())

@@ -1,4 +1,4 @@
-"""Of which version the tables are: older ones are migrated, those of a newer benchmax are refused."""
+"""The version of the tables: older ones are migrated, those of a newer benchmax are refused."""
 
 from __future__ import annotations
 

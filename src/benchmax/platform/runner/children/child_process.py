@@ -11,10 +11,11 @@ import threading
 import time
 import traceback
 from collections.abc import Callable, Coroutine, Mapping
+from contextlib import suppress
 from datetime import datetime
 from functools import cached_property
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any, NoReturn, TextIO
 
 from benchmax.envs.remote.reaper import adopt_orphans
 from benchmax.files.logs import SecretFreeFormatter
@@ -64,7 +65,8 @@ def main(work: Work) -> NoReturn:
     for seconds more."""
     code = run_child(work)
     for stream in (sys.stdout, sys.stderr):
-        stream.flush()
+        with suppress(OSError):
+            stream.flush()
     os._exit(code)
 
 
@@ -75,7 +77,7 @@ def attempt(work: Work, child: ChildProcess) -> Exit:
         reason = asyncio.run(work(child))
     except BaseException as error:
         hide = Redactor(child.secrets)
-        print(f"{log_time()} ERROR The process of the run ends:\n{hide(traceback.format_exc())}", file=sys.stderr)  # noqa: T201
+        write_log(f"{log_time()} ERROR The process of the run ends:\n{hide(traceback.format_exc())}")
         ended = failure(error, child.folder)
         return Exit(ended.code, hide(ended.reason))
     if reason == "interrupted":
@@ -92,7 +94,7 @@ class ChildProcess:
         self.variables: Mapping[str, str] = message.get("variables", {})
         """The variables of the environment."""
         self.secrets = [*self.variables.values(), message.get("endpoint_key", "")]
-        """What nobody else may read."""
+        """Values that no log or message may contain."""
         self._text = "starting"
         self._over = threading.Event()
         self._thread = threading.Thread(target=self._beat, name="benchmax-phase", daemon=True)
@@ -133,7 +135,7 @@ class ChildProcess:
         try:
             write_child_file(self.folder / CHILD_FILE, about)
         except OSError as error:
-            print(f"no heartbeat: {error}", file=sys.stderr)  # noqa: T201
+            write_log(f"no heartbeat: {error}")
 
 
 def failure(error: BaseException, run_dir: Path) -> Exit:
@@ -160,7 +162,13 @@ def _write_exit(run_dir: Path, ended: Exit) -> None:
     try:
         write_child_file(run_dir / EXIT_FILE, about)
     except OSError as error:
-        print(f"could not write {EXIT_FILE}: {error}", file=sys.stderr)  # noqa: T201
+        write_log(f"could not write {EXIT_FILE}: {error}")
+
+
+def write_log(text: str, stream: TextIO | None = None) -> None:
+    """Print to child.log. Where its disk is full nothing is printed: that must not change how the child ends."""
+    with suppress(OSError):
+        print(text, file=stream or sys.stderr, flush=True)
 
 
 def log_time() -> str:

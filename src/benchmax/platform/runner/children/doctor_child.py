@@ -25,9 +25,10 @@ from benchmax.envs.remote.output_lines import OutputLines
 from benchmax.envs.remote.process_limits import code_paths, scrubbed_environment
 from benchmax.errors import UsageError
 from benchmax.files.redaction import Redactor
+from benchmax.files.temp_dirs import remove_tree
 from benchmax.platform.runner.children import sandboxing
 from benchmax.platform.runner.children.child_files import REPORT_FILE, read_child_file, write_child_file
-from benchmax.platform.runner.children.child_process import ChildProcess, main
+from benchmax.platform.runner.children.child_process import ChildProcess, main, write_log
 from benchmax.platform.runner.children.run_environment import env_limits, install_packages
 from benchmax.sandbox import Sandbox
 
@@ -102,7 +103,7 @@ async def _work(python: Path, folder: Path, launch: Mapping[str, Any], variables
     """Have the worker examine the environment, in a sandbox where there is one, and take its report over."""
     confined = await sandboxing.confinement()
     place = folder / "work"
-    shutil.rmtree(place, ignore_errors=True)  # of an attempt before
+    remove_tree(place)  # of an attempt before
     home = place / "home"
     home.mkdir(parents=True)
     place.chmod(0o711)  # for the user of a sandbox; to others the data folder is closed
@@ -195,7 +196,7 @@ async def _relayed(hide: Redactor) -> AsyncIterator[int]:
     It is not the process's own, whose end asyncio would wait for: what the environment left in the background holds it.
     """
     ours, theirs = os.pipe()
-    lines = partial(OutputLines, lambda line: print(hide(line), flush=True))  # noqa: T201
+    lines = partial(OutputLines, lambda line: write_log(hide(line), sys.stdout))
     _, output = await asyncio.get_running_loop().connect_read_pipe(lines, os.fdopen(ours, "rb", 0))
     try:
         try:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import math
 import os
+import sys
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -12,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from benchmax.files.redaction import Redactor
 from benchmax.platform.runner.children import sandboxing
-from benchmax.platform.runner.children.child_process import ChildProcess, log_time
+from benchmax.platform.runner.children.child_process import ChildProcess, log_time, write_log
 
 if TYPE_CHECKING:
     from benchmax.bundle import Bundle
@@ -81,4 +82,4 @@ def env_limits() -> ProcessLimits:
 
 def _relay(stream: str, line: str) -> None:
     """What the environment prints goes to child.log."""
-    print(f"{log_time()} env {stream}: {line}", flush=True)  # noqa: T201
+    write_log(f"{log_time()} env {stream}: {line}", sys.stdout)

@@ -68,7 +68,7 @@ class LeasedJob(ABC):
         return NothingToRead()
 
     def secrets(self) -> dict[str, str]:
-        """Variables of the child, which nobody may read in its records."""
+        """The environment variables of the child; their values are removed from its records."""
         with self.database.read() as db:
             run = db.get(tables.Run, self.row.run_id)
             return {} if run is None else dict(self.vault.for_run(db, run.owner_id, run.id))

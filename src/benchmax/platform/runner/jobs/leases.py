@@ -1,8 +1,7 @@
 """Leases on jobs, and the slots of this machine.
 
-Inside a process time is monotonic; between processes a lease ends by the wall clock, which somebody may set. So a
-holder on this machine is looked up by pid and start time; for one on another machine the clock decides, with a wide
-margin.
+A lease ends by the wall clock, which all processes share and anyone may set. So a holder on this machine is looked up
+by pid and start time; only for one on another machine the clock decides, with a wide margin.
 """
 
 from __future__ import annotations
@@ -27,7 +26,7 @@ MARGIN_SECONDS = 60.0
 
 
 def this_process() -> Holder:
-    """A holder that no other process ever is."""
+    """This process as a holder; no other process ever has the same."""
     pid = os.getpid()
     return Holder(f"{socket.gethostname()[:50]}/{secrets.token_hex(8)}", pid, process_ids.started(pid))
 
@@ -55,7 +54,7 @@ class Slots:
 
     @property
     def names(self) -> list[str]:
-        """Those that are free."""
+        """The free slots."""
         return list(self._free)
 
     def take(self, count: int, wanted: Iterable[str] = ()) -> list[str]:

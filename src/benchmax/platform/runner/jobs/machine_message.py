@@ -1,4 +1,4 @@
-"""What a child has to know to run an environment here: its packages, who else there is, what is closed to it."""
+"""What the runner tells a child about the machine: where packages are, whether there are other users, closed ports."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _INFO_BYTES = 65_536
 
 
 def machine_message(database: Database, data: DataDir) -> dict[str, Any]:
-    """A part of the runner's message to a child."""
+    """The part of the runner's message that is the same for all jobs."""
     with database.read() as db:
         count = db.scalar(select(func.count()).select_from(User).where(User.deleted.is_(None)))
     url = _server_url(data)
@@ -27,7 +27,7 @@ def machine_message(database: Database, data: DataDir) -> dict[str, Any]:
 
 
 def _server_url(data: DataDir) -> str:
-    """Of the platform's server; empty when it is not known."""
+    """The address of the platform's server; empty when it is not known."""
     try:
         return str(json.loads(read_plain(data.root, data.server_info.name, _INFO_BYTES))["url"])
     except (OSError, ValueError, KeyError, TypeError):

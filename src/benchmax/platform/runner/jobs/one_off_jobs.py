@@ -6,7 +6,6 @@ what it made is in the run's `exports/`.
 
 from __future__ import annotations
 
-import shutil
 from abc import abstractmethod
 from collections.abc import Mapping
 from pathlib import Path, PurePosixPath
@@ -16,6 +15,7 @@ from sqlalchemy.orm import Session
 
 from benchmax.errors import NotFoundError, UsageError
 from benchmax.files.redaction import Redactor, hide_texts
+from benchmax.files.temp_dirs import remove_tree
 from benchmax.platform.runner.children.child_files import LAUNCH_FILE, REPORT_FILE, read_child_file, write_child_file
 from benchmax.platform.runner.jobs.job import LeasedJob
 from benchmax.platform.runner.jobs.preparation import place
@@ -80,7 +80,7 @@ class LeasedOneOffJob(LeasedJob):
         status = "complete" if status == "complete" else "failed"
         result = self._result(hide) if status == "complete" else None
         one_off_jobs.set_status(db, self.one_off_id, status, hide(reason), result)
-        shutil.rmtree(self.folder, ignore_errors=True)
+        remove_tree(self.folder)
 
     def _result(self, hide: Redactor) -> dict[str, Any]:
         try:

@@ -1,14 +1,14 @@
-"""What the queue needs besides running its jobs: cancelled, lost, forgotten and deleted ones are brought to an end."""
+"""Ends jobs that were cancelled, lost, forgotten or deleted, and shows waiting runs their place in the queue."""
 
 from __future__ import annotations
 
 import logging
-import shutil
 from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager
 
 from sqlalchemy.exc import SQLAlchemyError
 
+from benchmax.files.temp_dirs import remove_tree
 from benchmax.platform.runner.jobs.job import LeasedJob
 from benchmax.platform.runner.jobs.leases import Leases
 from benchmax.platform.store import tables
@@ -57,7 +57,7 @@ def keep_up(
         with database.write() as db:
             runs.set_status(db, run_id, "failed", "Nothing was left that would run it. Launch it again.")
     for run_id in deleted:
-        shutil.rmtree(data.run(run_id), ignore_errors=True)
+        remove_tree(data.run(run_id))
         with database.write() as db:
             runs.remove(db, run_id)
     for place, (run_id, activity) in enumerate(queued):

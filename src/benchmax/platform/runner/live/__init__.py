@@ -1,4 +1,4 @@
-"""Live sessions: an environment or a model kept open in a process of its own while somebody talks to it.
+"""Live sessions: an environment or a model kept open in a process of its own while it is used.
 
 Start with `live_sessions` (the runner's side), then `session_child` (the process).
 
@@ -7,7 +7,7 @@ Start with `live_sessions` (the runner's side), then `session_child` (the proces
     live_sessions   starts, adopts, ends and sweeps them
     models          the local models they load
     rollouts        rollouts of examples, reported as they happen
-    session_child   the process: opens what is asked for and answers at a socket
+    session_child   the process: opens the environment or model and answers at a socket
 
-Nothing of a session is stored: it belongs to this machine, and whoever used it opens another.
+Nothing of a session is stored: it belongs to this machine, and a client opens another when it has ended.
 """

@@ -1,7 +1,7 @@
 """The live sessions of this machine: started, adopted, ended and swept, beside the jobs and without their slots.
 
 Like a job's child, a session's has a process group, a pipe to the runner and a log of its own, and the next runner
-adopts it. Unlike a job, it is never tried again: whoever talked to it opens another.
+adopts it. Unlike a job, it is never tried again: its client opens another.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ MOST_OPEN = 4
 MOST_MODELS = 2
 """Of models alone. They are counted apart: rollouts in the others may call them, and would wait forever."""
 IDLE_SECONDS = 30.0
-"""When another session waits, a chat idle for so long is ended; a rollout session as soon as it is idle."""
+"""When another session waits, a chat that has been idle this long is ended; a rollout session as soon as it is idle."""
 GRACE_SECONDS = 3.0
 KEPT_SECONDS = 600.0
 """How long the reason of an ended session is kept."""
@@ -110,9 +110,10 @@ class LiveSessionSupervisor:
     def look_around(self) -> None:
         """Every two seconds: record families, end sessions of deleted runs, remove old folders."""
         for each in self.open.values():
-            each.process.record_family()
-            if (run_id := each.folder.asked.get("run_id")) and self._is_gone(run_id):
-                self._end(each, "Its run was deleted.")
+            with logged_trouble(each.folder.id):
+                if (run_id := each.folder.asked.get("run_id")) and self._is_gone(run_id):
+                    self._end(each, "Its run was deleted.")
+                each.process.record_family()
         live_sessions.sweep(self._data, time.time() - KEPT_SECONDS)
 
     # Starting

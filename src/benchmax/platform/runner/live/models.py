@@ -32,7 +32,7 @@ def lower_priority() -> None:
 
 
 def load_local(name: str) -> LocalModel:
-    """A model of the store. Not by `open_local`, which also finds runs, and asks nobody who may read them."""
+    """A model of the store. Not opened by `open_local`, which also finds runs and does not check who may read them."""
     lower_priority()
     return LocalModel.load(name, **LIMITS)
 

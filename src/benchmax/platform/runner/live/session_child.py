@@ -2,7 +2,7 @@
 
 It opens the environment in a process of its own, and a model when the session is a chat, and then answers at a socket
 in its folder: one request a connection, answered with one JSON object a line. A client that hangs up cancels its work.
-Only clients that know the token in ready.json are answered; a session that nobody uses ends by itself.
+Only clients that know the token in ready.json are answered; an unused session ends by itself.
 """
 
 from __future__ import annotations
@@ -14,7 +14,6 @@ import os
 import secrets
 import signal
 import socket
-import sys
 import time
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import aclosing, asynccontextmanager, closing, suppress
@@ -26,7 +25,7 @@ from benchmax.envs.datasets.readers import read_rows
 from benchmax.envs.types import ChatMessage, Example
 from benchmax.errors import NotFoundError
 from benchmax.files.redaction import Redactor, hide_texts
-from benchmax.platform.runner.children.child_process import ChildProcess, main
+from benchmax.platform.runner.children.child_process import ChildProcess, main, write_log
 from benchmax.platform.runner.children.run_environment import opened_env
 from benchmax.platform.runner.children.train_child import loading_text, train_config
 from benchmax.platform.store.queue.live_sessions import MESSAGE_BYTES, SOCKET, SessionFolder
@@ -52,7 +51,7 @@ class Handler(Protocol):
 
 
 async def serve(child: ChildProcess) -> str:
-    """Open what the session is about, and answer until nobody asks any more."""
+    """Open the environment or model, and answer requests until none has come for a while."""
     task = asyncio.current_task()
     assert task is not None
     asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, task.cancel)
@@ -132,7 +131,7 @@ async def _example(env: Any, files: Sequence[Path], example_id: str | None) -> E
 
 
 class Listener:
-    """Answers at the socket those who know the token, one request a connection."""
+    """Answers clients that know the token, one request a connection."""
 
     def __init__(self, folder: SessionFolder, handler: Handler, hide: Redactor) -> None:
         self._folder = folder
@@ -172,7 +171,7 @@ class Listener:
                 await self._work(request, reader, lambda event: writer.write(self._line(event)))
                 await writer.drain()
         except (OSError, ValueError, TimeoutError, asyncio.IncompleteReadError) as error:
-            print(f"a request failed: {type(error).__name__}: {error}", file=sys.stderr)  # noqa: T201
+            write_log(f"a request failed: {type(error).__name__}: {error}")
         finally:
             self._busy -= 1
             self._since = time.monotonic()
@@ -205,7 +204,10 @@ class Listener:
         return text.encode("utf-8", "replace") + b"\n"
 
     def _write_activity(self) -> None:
-        self._folder.write("activity", {"busy": self._busy, "since": time.time()})
+        with suppress(
+            OSError
+        ):  # a full disk: requests are answered, and the session ends when it is idle, all the same
+            self._folder.write("activity", {"busy": self._busy, "since": time.time()})
 
 
 if __name__ == "__main__":

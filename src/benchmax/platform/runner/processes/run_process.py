@@ -28,7 +28,7 @@ from benchmax.platform.runner.processes.process_ids import Process
 GRACE_SECONDS = 10.0
 """From SIGTERM to SIGKILL."""
 SETUP_SECONDS = 1_200.0
-"""A child that says nothing for so long while it prepares is hung: packages are installed, a model is fetched."""
+"""A child that reports nothing for this long while it prepares is hung; it may install packages or fetch a model."""
 
 
 class Member(NamedTuple):
@@ -93,7 +93,7 @@ class RunProcess:
 
     @classmethod
     def take_over(cls, run_dir: Path, pid: int | None, started: float | None) -> tuple[RunProcess, bool]:
-        """The child of a runner that died, and whether it was adopted. If not, it is only to be seen to its end."""
+        """The child of a runner that died, and whether it was adopted. If not, what is left of it is only ended."""
         pipe = _adopt(run_dir, pid, started)
         process = cls(run_dir, pid or 0, started or 0.0, pipe, None)
         for first, *_, session, began in read_child_file(run_dir / PROCESS_FILE).get("family") or ():

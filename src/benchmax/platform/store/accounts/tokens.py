@@ -14,7 +14,7 @@ from benchmax.platform.store.tables import DeviceCode, Login, LoginLink, Upload
 
 Token = TypeVar("Token", DeviceCode, Login, LoginLink, Upload)
 TOUCH_SECONDS = 60.0
-"""The last use of a key or login is written down so often at the most."""
+"""The shortest time between two updates of when a key or login was last used."""
 
 
 def digest(token: str) -> str:
@@ -32,5 +32,5 @@ def create_token(db: Session, table: type[Token], seconds: float, **columns: Any
 
 
 def needs_touch(last_used: float | None) -> bool:
-    """Whether the last use that is written down is old enough to be worth a write."""
+    """Whether the recorded last use is old enough to be updated."""
     return time.time() - (last_used or 0.0) > TOUCH_SECONDS

@@ -49,6 +49,14 @@ def forget_removed(db: Session) -> None:
 
 
 def _remove_things(db: Session, user_id: str) -> None:
-    owned = (tables.Upload, tables.BlobPath, tables.Corpus, tables.Endpoint, tables.Webhook, tables.Secret)
+    owned = (
+        tables.Upload,
+        tables.BlobPath,
+        tables.Corpus,
+        tables.Endpoint,
+        tables.Webhook,
+        tables.Secret,
+        tables.OneOffJob,
+    )
     for table in owned:
         db.execute(delete(table).where(table.owner_id == user_id))

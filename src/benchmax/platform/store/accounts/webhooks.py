@@ -102,10 +102,10 @@ def queue_alert(db: Session, run_id: str, message: str, alert: Mapping[str, Any]
     run = db.get(Run, run_id)
     if run is None or time.time() - at > STALE_SECONDS:
         return
-    kind, step = str(alert.get("alert") or "alert"), alert.get("step")
+    kind, step, named = str(alert.get("alert") or "alert"), alert.get("step"), alert.get("rollouts")
     shown = step + 1 if isinstance(step, int) else None
     text = f"{run.name}{'' if shown is None else f', step {shown}'}: {message}"
-    data = {"alert": kind, "step": shown, "message": message, "rollouts": list(alert.get("rollouts") or ())[:10]}
+    data = {"alert": kind, "step": shown, "message": message, "rollouts": named[:10] if isinstance(named, list) else []}
     _queue_for_owner(db, run, ALERT, f"{run.id} {ALERT} {kind} {step}", text, data)
 
 

@@ -15,7 +15,6 @@ from __future__ import annotations
 import json
 import os
 import secrets
-import shutil
 import tempfile
 import time
 from collections.abc import Iterator, Mapping
@@ -24,6 +23,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from benchmax.files.atomic import TEMPORARY, read_object, replacing_folder, write_text
+from benchmax.files.temp_dirs import remove_tree
 from benchmax.platform.store.datadir import DataDir
 from benchmax.platform.store.uploads.blobs import link_or_copy
 
@@ -126,11 +126,11 @@ def sweep(data: DataDir, ended_before: float) -> None:
     """Remove live sessions that ended before that time, and half-made folders of a server that died."""
     for folder in every(data):
         if folder.note("ended").get("time", ended_before) < ended_before:
-            shutil.rmtree(folder.path, ignore_errors=True)
+            remove_tree(folder.path)
     for path in _root(data).glob(f"{TEMPORARY}*"):
         with suppress(FileNotFoundError):
             if path.stat().st_mtime < time.time() - 3600:
-                shutil.rmtree(path, ignore_errors=True)
+                remove_tree(path)
 
 
 def _root(data: DataDir) -> Path:

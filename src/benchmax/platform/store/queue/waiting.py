@@ -1,4 +1,4 @@
-"""What the runner asks of the queue besides leases: what waits, what is to be stopped, what was left behind."""
+"""What the runner looks up in the queue besides leases: what waits, is to be stopped, or was left behind."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
-"""What came from a run directory and can come from it again."""
+"""Forgets and counts what was read from a run directory and can be read again."""
 
 from __future__ import annotations
 
-from sqlalchemy import delete, func, or_, select, update
+from sqlalchemy import delete, func, select, update
 from sqlalchemy.orm import Session
 
 from benchmax.platform.store.runs import evals, rollouts
@@ -22,8 +22,8 @@ def clear(db: Session, run_id: str) -> None:
     db.execute(delete(MetricName).where(MetricName.run_id == run_id, MetricName.split != evals.SPLIT))
     rollouts.drop(db, run_id, RolloutRow.eval_id == "")
     db.execute(delete(Cursor).where(Cursor.run_id == run_id, ~Cursor.file.startswith(EVALS, autoescape=True)))
-    from_files = or_(Event.kind.startswith(TRAINER, autoescape=True), Event.category == "feed")
-    db.execute(delete(Event).where(Event.run_id == run_id, from_files))
+    forget_events(db, run_id)
+    db.execute(delete(Event).where(Event.run_id == run_id, Event.category == "feed"))
     db.execute(update(Run).where(Run.id == run_id).values(error_count=0, latest_step=None))
 
 
@@ -41,6 +41,11 @@ def count_eval(db: Session, run_id: str, eval_id: str) -> int:
         RolloutRow.run_id == run_id, RolloutRow.eval_id == eval_id
     )
     return db.scalar(select(func.count()).select_from(rows.distinct().subquery())) or 0
+
+
+def forget_events(db: Session, run_id: str) -> None:
+    """Forget the trainer's events."""
+    db.execute(delete(Event).where(Event.run_id == run_id, Event.kind.startswith(TRAINER, autoescape=True)))
 
 
 def forget_step(db: Session, run_id: str) -> None:

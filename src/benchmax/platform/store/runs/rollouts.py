@@ -14,7 +14,7 @@ from sqlalchemy.orm import Session
 
 from benchmax.envs.reward_helpers import content_text, last_user_text
 from benchmax.files.links import open_plain
-from benchmax.platform.store.clean_text import clean, clean_json
+from benchmax.platform.store.clean_text import checked_float, checked_integer, clean, clean_json
 from benchmax.platform.store.statements import upsert
 from benchmax.platform.store.tables import EnvLog, RolloutRow
 
@@ -25,7 +25,10 @@ _MOST_CELLS = 20_000
 def row_of(
     record: Mapping[str, Any], *, file: str, offset: int, length: int, split: str | None = None, eval_id: str = ""
 ) -> dict[str, Any]:
-    """The index columns of one line of a rollout file (a `Rollout.to_dict()`)."""
+    """The index columns of one line of a rollout file (a `Rollout.to_dict()`).
+
+    Raises LookupError, TypeError, ValueError or AttributeError for a line that is none.
+    """
     usage = record.get("usage") or {}
     error = record.get("error") or {}
     tools = dict.fromkeys(clean(str(event.get("name")), 200) for event in record.get("tool_events") or ())
@@ -34,41 +37,50 @@ def row_of(
         "id": clean(record["id"], 80),
         "split": clean(split or record.get("split") or "eval", 40),
         "eval_id": eval_id,
-        "step": record.get("step") or 0,
+        "step": checked_integer(record.get("step") or 0),
         "example_id": clean(record["example_id"], 80),
         "prompt_text": clean(_prompt_text(record)),
-        "sample": record.get("sample", 0),
-        "reward": record.get("reward"),
-        "components": clean_json(dict(record.get("rewards") or {})),
+        "sample": checked_integer(record.get("sample", 0)),
+        "reward": _optional_float(record.get("reward")),
+        "components": {clean(str(name)): checked_float(value) for name, value in (record.get("rewards") or {}).items()},
         "termination": clean(record.get("termination", "unknown"), 40),
         "error_type": clean(error["type"], 100) if error.get("type") else None,
         "ok": bool(record.get("ok")),
         "discarded": None if discarded is None else clean(str(discarded)),
-        "advantage": record.get("advantage"),
-        "tokens": usage.get("completion_tokens", 0),
-        "turns": record.get("turns", 0),
+        "advantage": _optional_float(record.get("advantage")),
+        "tokens": checked_integer(usage.get("completion_tokens", 0)),
+        "turns": checked_integer(record.get("turns", 0)),
         "tools": list(tools),
-        "started_at": record.get("started_at", 0.0),
-        "seconds": (record.get("seconds") or {}).get("total", 0.0),
+        "started_at": checked_float(record.get("started_at", 0.0)),
+        "seconds": checked_float((record.get("seconds") or {}).get("total", 0.0)),
         "file": file,
         "offset": offset,
         "length": length,
     }
 
 
+def _optional_float(value: Any) -> float | None:
+    return None if value is None else checked_float(value)
+
+
 def logs_of(record: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """The environment's log lines of one record, and its error, as rows for `add_logs`."""
+    """The environment's log lines of one record, and its error, as rows for `add_logs`; raises like `row_of`."""
     start, step = record.get("started_at", 0.0), record.get("step")
     common = {"rollout_id": clean(record["id"], 80), "step": step, "traceback": None}
     rows = [
-        common | {"time": start + line["seconds"], "level": clean(line["level"], 20), "message": clean(line["message"])}
+        common
+        | {
+            "time": checked_float(start + line["seconds"]),
+            "level": clean(line["level"], 20),
+            "message": clean(line["message"]),
+        }
         for line in record.get("logs") or ()
     ]
     if error := record.get("error"):
         where = f" in {error['where']}" if error.get("where") else ""
         message = f"{error.get('type')}{where}: {error.get('message', '')}"
         ended = start + (record.get("seconds") or {}).get("total", 0.0)
-        rows.append(common | {"time": ended, "level": "ERROR", "message": clean(message)})
+        rows.append(common | {"time": checked_float(ended), "level": "ERROR", "message": clean(message)})
     return rows
 
 
@@ -79,12 +91,11 @@ def index(db: Session, run_id: str, rows: Iterable[Mapping[str, Any]]) -> int:
     return len(unique)
 
 
-def add_logs(db: Session, run_id: str, rows: Iterable[Mapping[str, Any]]) -> int:
+def add_logs(db: Session, run_id: str, rows: Iterable[Mapping[str, Any]]) -> None:
     """Write environment log rows (`logs_of`)."""
     values = [{"run_id": run_id, **row} for row in rows]
     if values:
         db.execute(insert(EnvLog), values)
-    return len(values)
 
 
 def drop_file(db: Session, run_id: str, file: str) -> None:

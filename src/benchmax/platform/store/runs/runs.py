@@ -21,15 +21,15 @@ _BY_ID = select(Run).where(Run.id == bindparam("run_id"), Run.deleted.is_(None))
 WAITING = "waiting for a free slot"
 
 
-def create(db: Session, *, owner_id: str, name: str, kind: str, reason: str = WAITING, **columns: Any) -> Run:
+def create(db: Session, *, owner_id: str, name: str, kind: str, **columns: Any) -> Run:
     """A new run, `pending`, with its first event; `columns` are others of `Run`, such as `args` and `paths`.
 
     The caller enqueues its job (`jobs.enqueue`).
     """
-    run = Run(owner_id=owner_id, name=name, kind=kind, reason=reason, activity=reason, **columns)
+    run = Run(owner_id=owner_id, name=name, kind=kind, reason=WAITING, activity=WAITING, **columns)
     db.add(run)
     db.flush()
-    events.append(db, run.id, "training.pending", reason)
+    events.append(db, run.id, "training.pending", WAITING)
     return run
 
 
