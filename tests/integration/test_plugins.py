@@ -66,11 +66,6 @@ def test_environments_are_named_by_an_address(call):
     assert found["report"]["rollouts"] == 2
 
 
-def test_a_corpus_is_searched(call, tmp_path):
-    words = ("eval", "search", "--env-arg", "search=dictionary:5", "--model", "scripted:x", "-n", "1", "--json")
-    assert json.loads(call(*words, "--out", "e").stdout)["report"]["rollouts"] == 1
-
-
 def test_a_check_is_made_and_shown(call):
     lines = {line["id"]: line for line in json.loads(call("validate", "anagrams", "--json").stdout)["checks"]}
     assert lines["long-prompts"]["state"] == "passed"
