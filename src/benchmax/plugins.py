@@ -30,7 +30,9 @@ import sys
 import threading
 from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager, redirect_stdout
-from importlib.metadata import EntryPoint, entry_points
+from importlib.machinery import ModuleSpec
+from importlib.metadata import EntryPoint, distributions, entry_points
+from importlib.util import find_spec
 from types import FrameType
 from typing import Any
 
@@ -58,6 +60,7 @@ GROUPS: dict[str, tuple[Callable[[Any], bool], str]] = {
     "imports": (_is_function, "a plain function that takes an address and returns an environment class"),
 }
 """What an entry of each group has to be: as a test, and in words."""
+_GROUP_NAMES = frozenset(f"benchmax.{group}" for group in GROUPS)
 _reserved: dict[str, frozenset[str]] = {}
 _warned: set[str] = set()
 
@@ -118,6 +121,21 @@ def call(group: str, name: str, address: str) -> Any:
         raise
     except (Exception, SystemExit) as error:
         raise broken(group, name, f"failed for {f'{name}:{address}'!r}: {describe_cause(error)}") from error
+
+
+def source_paths() -> list[str]:
+    """Files and folders with the code of plug-ins, wherever it was installed from: nothing of it is imported."""
+    declared = (entry for distribution in distributions() for entry in distribution.entry_points)
+    modules = dict.fromkeys(each.module.partition(".")[0] for each in declared if each.group in _GROUP_NAMES)
+    found = (spec for module in modules if (spec := _spec(module)))
+    return [path for spec in found for path in spec.submodule_search_locations or [spec.origin or ""] if path]
+
+
+def _spec(module: str) -> ModuleSpec | None:
+    try:
+        return find_spec(module)
+    except (ImportError, ValueError):
+        return None
 
 
 def wrong(group: str, name: str, found: Any, wanted: str) -> PluginError:

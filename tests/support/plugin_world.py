@@ -1,8 +1,9 @@
-"""The example plug-in, installed beside a package that is out of order, in a virtual environment of their own."""
+"""The example plug-in, installed as editable, and a package that is out of order, in a virtual environment."""
 
 from __future__ import annotations
 
 import os
+import shutil
 import subprocess
 import sys
 import venv
@@ -27,6 +28,8 @@ def install(folder: Path) -> Path:
     (packages / "others.pth").write_text("".join(f"{path}\n" for path in (*package_folders(), ROOT / "src")))
     pip = [sys.executable, "-m", "pip", "install", "--quiet", "--no-index", "--no-deps", "--no-build-isolation"]
     subprocess.run([*pip, "--target", str(packages), str(ROOT / "examples" / "plugin")], check=True)
+    shutil.rmtree(packages / "anagrams")  # from here on as an editable install: a path to the sources
+    (packages / "anagrams.pth").write_text(f"{ROOT / 'examples' / 'plugin'}\n")
     (packages / "broken_plugin.py").write_text("raise RuntimeError('out of order')\n")
     about = packages / "broken_plugin-1.0.dist-info"
     about.mkdir()

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import benchmax
+from benchmax import plugins
 from benchmax.package_folders import package_folders
 from benchmax.sandbox import Network
 
@@ -54,12 +55,19 @@ class Confinement:
 
 
 def code_paths(python: str) -> tuple[str, ...]:
-    """What a sandboxed process imports: benchmax and its packages, which are lent to venvs, and its interpreter's own.
+    """What a sandboxed process imports: benchmax, its packages and plug-ins, which are lent to venvs, and its
+    interpreter's own.
 
     The interpreter is not run to find out: with untrusted packages it would run their code outside the sandbox. What a
     virtual environment's files claim is not trusted either.
     """
-    lent = (str(Path(benchmax.__file__).parents[1]), sys.prefix, sys.base_prefix, *package_folders())
+    lent = (
+        str(Path(benchmax.__file__).parents[1]),
+        sys.prefix,
+        sys.base_prefix,
+        *package_folders(),
+        *plugins.source_paths(),
+    )
     path = Path(shutil.which(python) or python).absolute()
     venv = path.parents[1]
     return (*lent, str(venv if (venv / "pyvenv.cfg").exists() else path.resolve().parents[1]))
