@@ -5,10 +5,12 @@ from __future__ import annotations
 import asyncio
 import inspect
 import json
+import socket
 from contextlib import suppress
 
 import pytest
 
+from benchmax.errors import ConfigError
 from benchmax.platform import client as clients
 from benchmax.platform.exceptions import JobLaunchError, TrainerError
 from benchmax.platform.sdk.playground import AsyncPlaygroundSession, PlaygroundSession
@@ -106,3 +108,43 @@ async def test_what_takes_several_requests_is_done_in_order_and_raises_its_own_e
         with pytest.raises(JobLaunchError, match="no rows"):
             await trainer.queue_run("simple", **paths)
     assert platform.seen[1].split()[1] == "/v1/train/runs?offset=1000"
+
+
+async def test_a_closed_client_says_so():
+    trainer = clients.AsyncTrainerClient("sk_x", "http://127.0.0.1:9")
+    await trainer.aclose()
+    with pytest.raises(TrainerError, match="This client cannot be used"):
+        await trainer.get_run("run_1")
+    with pytest.raises(TrainerError, match="This client cannot be used"):
+        await anext(trainer.stream_run("run_1"))
+
+
+def test_a_client_of_another_loop_says_so():
+    """Its connections, which the first loop opened, cannot be used on a second one."""
+
+    async def read(trainer: clients.AsyncTrainerClient) -> object:
+        return await trainer.get_run("run_1")
+
+    platform = Platform((200, b'{"id": "run_1"}'), (200, b'{"id": "run_1"}'))
+    with asyncio.Runner() as one, asyncio.Runner() as other:
+        trainer = clients.AsyncTrainerClient("sk_x", one.run(platform.__aenter__()))
+        assert one.run(read(trainer)) == {"id": "run_1"}
+        with pytest.raises(TrainerError, match="Make one for each event loop"):
+            other.run(read(trainer))
+        one.run(trainer.aclose())
+        one.run(platform.__aexit__())
+
+
+async def test_a_server_that_is_silent_is_said_to_be():
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        url = f"http://127.0.0.1:{silent.getsockname()[1]}"
+        async with clients.AsyncTrainerClient("sk_x", url, timeout=0.2) as trainer:
+            with pytest.raises(TrainerError, match="did not answer in time"):
+                await trainer.cancel_run("run_1")
+
+
+@pytest.mark.parametrize("timeout", [0, -1, "x", None])
+@pytest.mark.parametrize("kind", [clients.TrainerClient, clients.AsyncTrainerClient])
+def test_a_timeout_that_is_none_is_refused(kind, timeout):
+    with pytest.raises(ConfigError, match="Give a number of seconds above 0"):
+        kind("sk_x", "http://127.0.0.1:9", timeout=timeout)

@@ -10,13 +10,15 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import re
 import time
-from collections.abc import AsyncGenerator, AsyncIterator, Callable
-from contextlib import AbstractAsyncContextManager, AbstractContextManager, asynccontextmanager
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator
+from contextlib import AbstractAsyncContextManager, AbstractContextManager, asynccontextmanager, contextmanager
 from pathlib import Path
 from typing import IO, Any, Self, TypeAlias, TypeVar
 
 from benchmax import retries
+from benchmax.errors import ConfigError
 from benchmax.net.sse import read_events
 from benchmax.platform.sdk import credentials
 from benchmax.platform.sdk.calls import FIT, EventStream, Request, Row, as_is, run_blocking
@@ -176,7 +178,7 @@ class Exchange:
         """Write an answer into a file; False when the platform is still preparing it (202)."""
         options = {"headers": await self._bearer(), "timeout": _DOWNLOAD_SECONDS}
         try:
-            async with self._backend.stream("GET", self.base_url + path, **options) as answer:
+            async with self._stream("GET", path, options) as answer:
                 if answer.status_code == 202:
                     return False
                 await self._refuse(answer)
@@ -195,7 +197,7 @@ class Exchange:
         timeout = self._timeout if stream.timeout is None else stream.timeout
         options = {"json": stream.json, "headers": headers, "timeout": timeout}
         try:
-            async with self._backend.stream(stream.method, self.base_url + stream.path, **options) as answer:
+            async with self._stream(stream.method, stream.path, options) as answer:
                 await self._refuse(answer, stream.refused)
                 async for data in read_events(self._backend.pieces(answer)):
                     yield json.loads(data)
@@ -203,6 +205,12 @@ class Exchange:
             raise self._unreachable(error, stream.broken) from error
         except (_httpx().TransportError, ValueError) as error:
             raise stream.broken(f"The stream broke off: {error or type(error).__name__}. Try again.") from error
+
+    @asynccontextmanager
+    async def _stream(self, method: str, path: str, options: dict[str, Any]) -> AsyncIterator[Any]:
+        with _usable():
+            async with self._backend.stream(method, self.base_url + path, **options) as answer:
+                yield answer
 
     async def _bearer(self) -> dict[str, str]:
         return {"Authorization": f"Bearer {await self.in_thread(self._find_token)}"}
@@ -218,7 +226,8 @@ class Exchange:
         for tried in range(1, TRIES + 1):
             asked, lost = 0.0, None
             try:
-                answer = await self._backend.request(method, url, **options)
+                with _usable():
+                    answer = await self._backend.request(method, url, **options)
                 if answer.status_code not in retries.BUSY:
                     return answer
                 asked = retries.retry_after(answer.headers) or 0.0
@@ -235,8 +244,10 @@ class Exchange:
         return answer
 
     def _unreachable(self, error: Exception, kind: type[TrainerError] = TrainerError) -> TrainerError:
+        if isinstance(error, _httpx().TimeoutException):
+            return kind(f"{self.base_url} did not answer in time. Check that it runs, or give the client a longer timeout.")
         return kind(
-            f"Cannot reach {self.base_url}: {error or type(error).__name__}. Check that the platform runs "
+            f"Cannot reach {self.base_url}: {str(error) or type(error).__name__}. Check that the platform runs "
             "(`benchmax up` starts one here) and that its address is right."
         )
 
@@ -256,6 +267,8 @@ class Endpoint:
         self.base_url = credentials.base_url(base_url)
         self._api_key = api_key
         self._provider = token_provider
+        if not isinstance(timeout, int | float) or timeout <= 0:
+            raise ConfigError(f"timeout is {timeout!r}. Give a number of seconds above 0.")
         backend = self._backend_kind(timeout)
         self._http = backend.http
         self._exchange = Exchange(backend, self.base_url, self._token, timeout)
@@ -307,6 +320,19 @@ def failure(answer: Any, kinds: Callable[[int], type[TrainerError]] | None = Non
     if status == 401:
         return AuthenticationError(f"{text} (401)", 401)
     return (kinds(status) if kinds else TrainerError)(f"{text} ({status})", status)
+
+
+@contextmanager
+def _usable() -> Iterator[None]:
+    """Raise what a client that is closed, or belongs to another event loop, raises as a TrainerError."""
+    try:
+        yield
+    except RuntimeError as error:
+        if isinstance(error, TrainerError) or not re.search("closed|different (event )?loop", str(error)):
+            raise
+        raise TrainerError(
+            f"This client cannot be used: {error} Make one for each event loop, and close it when all is done."
+        ) from error
 
 
 def error_text(answer: Any) -> str:

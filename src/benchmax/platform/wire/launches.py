@@ -28,7 +28,7 @@ SERVER_CONTROLLED = frozenset(
 OTHER_NAMES = {"max_response_len": "max_rollout_len", "max_context_tokens": "max_rollout_len"}
 """Names that other versions of the API use for an argument."""
 
-WHEN_HIGH = {"learning_rate": "training may diverge", "max_rollout_len": "it may not fit into memory"}
+WHEN_HIGH = {"learning_rate": "training may diverge", "max_rollout_len": "it may not fit in memory"}
 """What may happen above an argument's `warn_above`; the console has the same texts."""
 
 
@@ -87,7 +87,7 @@ def check_launch_args(specs: Iterable[LaunchArg], given: Mapping[str, Any]) -> t
             args[name] = value
             limit = known[name].warn_above
             if limit is not None and value > limit:
-                warnings.append(f"{name} = {value:g} is above {limit:g}; {WHEN_HIGH.get(name, 'it may be too much')}.")
+                warnings.append(f"{name} = {value:g} is above {limit:g}; {WHEN_HIGH.get(name, 'this may be too much')}.")
     wrong += [f"{spec.name} is required" for spec in known.values() if spec.required and args[spec.name] is None]
     if wrong:
         said = "; ".join(wrong)
