@@ -10,7 +10,7 @@ import os
 import signal
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Any
 
 from benchmax.concurrency import stop_signals
@@ -93,6 +93,8 @@ def handle_signals(interrupt: Callable[[], None], on_kill: Callable[[], None]) -
             on_kill()
             os._exit(130)
         asked.append(number)
+        with suppress(OSError):  # written at once: whatever computes now may take a while to notice
+            os.write(2, b"\nStopping when the work under way allows it. Ctrl-C again stops at once.\n")
         interrupt()
 
     try:

@@ -162,14 +162,17 @@ def _run(target: Any, changes: dict[str, Any] | None = None, checkpoint: str = "
     import asyncio
 
     from benchmax.trainer import start
+    from benchmax.trainer.backend import EMBEDDED, open_backend
     from benchmax.trainer.display.view import open_view
     from benchmax.trainer.rundir import read_config
     from benchmax.trainer.task import load_task
 
     resuming = isinstance(target, Path)
-    steps = (changes or {}).get("limits", {}).get("steps") or (read_config(target) if resuming else target).limits.steps
-    with open_view(steps) as view:
-        task = load_task(read_config(target) if resuming else target)  # outside of the loop, so that Ctrl-C ends it
+    config = read_config(target) if resuming else target
+    if config.backend != EMBEDDED:
+        open_backend(config.backend)  # one that is not there is reported before anything is loaded
+    with open_view((changes or {}).get("limits", {}).get("steps") or config.limits.steps) as view:
+        task = load_task(config)  # outside of the loop, so that Ctrl-C ends it
         work = (
             start.resume(target, checkpoint=checkpoint, task=task, changes=changes, on_event=view)
             if resuming

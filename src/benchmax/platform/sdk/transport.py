@@ -245,7 +245,7 @@ class Exchange:
 
     def _unreachable(self, error: Exception, kind: type[TrainerError] = TrainerError) -> TrainerError:
         if isinstance(error, _httpx().TimeoutException):
-            return kind(f"{self.base_url} did not answer in time. Check that it runs, or give the client a longer timeout.")
+            return kind(f"{self.base_url} did not answer in time. Check that it runs, or raise timeout=.")
         return kind(
             f"Cannot reach {self.base_url}: {str(error) or type(error).__name__}. Check that the platform runs "
             "(`benchmax up` starts one here) and that its address is right."

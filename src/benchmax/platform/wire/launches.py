@@ -87,7 +87,8 @@ def check_launch_args(specs: Iterable[LaunchArg], given: Mapping[str, Any]) -> t
             args[name] = value
             limit = known[name].warn_above
             if limit is not None and value > limit:
-                warnings.append(f"{name} = {value:g} is above {limit:g}; {WHEN_HIGH.get(name, 'this may be too much')}.")
+                why = WHEN_HIGH.get(name, "this may be too much")
+                warnings.append(f"{name} = {value:g} is above {limit:g}; {why}.")
     wrong += [f"{spec.name} is required" for spec in known.values() if spec.required and args[spec.name] is None]
     if wrong:
         said = "; ".join(wrong)
