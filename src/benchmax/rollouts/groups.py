@@ -47,7 +47,7 @@ async def run_group(
         if not any(rollout.lost for rollout in rollouts):
             break
         rollouts = await group.play_lost(rollouts, attempt + again, last=again == limits.ROLLOUT_TRIES - 1)
-    finish_group(host.env, rollouts, settings)
+    finish_group(host, rollouts, settings)
     return rollouts
 
 

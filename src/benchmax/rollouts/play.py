@@ -52,7 +52,7 @@ async def run_rollout(
             await play(host, rollout, model, settings, on_turn)
             if settings.score and rollout.scorable:
                 await score(host, rollout, settings)
-    finish(host.env, rollout, settings)
+    finish(host, rollout, settings)
     return rollout
 
 
