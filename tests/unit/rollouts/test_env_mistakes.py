@@ -3,13 +3,25 @@
 from __future__ import annotations
 
 import logging
+import re
 from functools import partial
 
 import pytest
 
-from benchmax import BaseEnv, EnvHost, RolloutSettings, ScriptedModel, load_examples, run_group, run_rollout
+from benchmax import (
+    BaseEnv,
+    EnvHost,
+    RolloutSettings,
+    ScriptedModel,
+    evaluate,
+    load_examples,
+    run_batch,
+    run_group,
+    run_rollout,
+    validate_env,
+)
 from benchmax.envs.composed import compose
-from benchmax.errors import EnvDefinitionError
+from benchmax.errors import EnvDefinitionError, UsageError
 
 ROWS = [{"prompt": "hi", "ground_truth": "x"}]
 
@@ -67,6 +79,38 @@ async def test_a_system_prompt_that_is_no_text(env):
     with pytest.raises(EnvDefinitionError, match=r"is 7, which is no text\. Write it as a text in quotes\."):
         await host.__aenter__()
     assert not host.is_open
+
+
+async def test_what_cannot_be_played_is_refused_by_every_function():
+    example, model = load_examples(ROWS, Scored)[0], ScriptedModel("x")
+    async with EnvHost(Scored) as host:
+        wrong = [
+            ((Scored, example, model), "host is the class Scored. Give an open EnvHost"),
+            ((EnvHost(Scored), example, model), "This EnvHost is not open. Play inside"),
+            (
+                (host, ROWS[0], model),
+                "a dict with prompt, ground_truth; an example has an id and prompt_messages. Turn",
+            ),
+            ((host, example, "gpt"), "model is a str. Give a ModelClient"),
+            ((host, example, model, {"max_turns": 3}), "settings is a dict. Give a RolloutSettings"),
+        ]
+        for (host_, one, *rest), sentence in wrong:
+            for play in (
+                run_rollout(host_, one, *rest), run_group(host_, one, *rest, samples=[0]),
+                run_batch(host_, [one], *rest), evaluate(host_, [one], *rest),
+            ):  # fmt: skip
+                with pytest.raises(UsageError, match=re.escape(sentence)):
+                    await play
+        with pytest.raises(UsageError, match=r"examples is a dict\. Give a list of examples"):
+            await evaluate(host, example, model)
+
+
+@pytest.mark.parametrize("given", ["arithmetic", 7, int])
+def test_rows_and_checks_need_an_environment_class(given):
+    with pytest.raises(EnvDefinitionError, match=r"by an environment class, and .* is none\. Give the class; load_env"):
+        load_examples(ROWS, given)
+    with pytest.raises(EnvDefinitionError, match=r"takes an environment class, and .* is none\. Give the class, and"):
+        validate_env(given, {}, ROWS)
 
 
 async def played(env, settings=RolloutSettings(), samples=(0,)):
