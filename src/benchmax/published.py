@@ -54,7 +54,7 @@ _SERVERS = (
 _TOKENS = "Every rollout has a token of its own, and ParallelMcpEnv keeps it: use run_tool and compute_reward."
 _FILES = "Use copy_to_workspace, copy_content_to_workspace and copy_from_workspace of ParallelMcpEnv."
 _MACHINES = (
-    "LocalProvisioner and SkypilotProvisioner copy the workdir and start its servers by themselves: give them it."
+    "Give the workdir to LocalProvisioner or SkypilotProvisioner, which copies it and starts its servers by itself."
 )
 _TRAIN = (
     'Use main({"MyEnv": MyEnv}) of benchmax.adapters.skyrl.entrypoint, or, in a script of your own, '
