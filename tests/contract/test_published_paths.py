@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib
 import json
 import os
+import re
 import subprocess
 import sys
 import types
@@ -28,7 +29,12 @@ from benchmax.bundle import (
 )
 from benchmax.envs.base_env import BaseEnv
 from benchmax.envs.remote import open_remote_env
-from benchmax.published import HOMES
+from benchmax.envs.types import ToolCall
+from benchmax.errors import BenchmaxError, McpError
+from benchmax.models.scripted import ScriptedModel
+from benchmax.published import GONE, HOMES
+from benchmax.rollouts.host import EnvHost
+from benchmax.rollouts.play import run_rollout
 
 HERE = f"{sys.version_info.major}.{sys.version_info.minor}"
 NAMES = {
@@ -47,7 +53,7 @@ NAMES = {
     "benchmax.envs.base": ["BaseEnv"],
     "benchmax.envs.math.math_env": ["MathEnv", "MathEnvLocal", "MathEnvSkypilot"],
     "benchmax.envs.mcp.parallel_mcp_env": ["ParallelMcpEnv"],
-    "benchmax.envs.mcp.server_pool": ["ServerPool"],
+    "benchmax.envs.mcp.server_pool": ["ServerPool", "ServerAcquisitionError"],
     "benchmax.envs.mcp.luggage": ["Luggage", "_unpacked_later"],
     "benchmax.envs.mcp.provisioners.base_provisioner": ["BaseProvisioner"],
     "benchmax.envs.mcp.provisioners.local_provisioner": ["LocalProvisioner"],
@@ -59,6 +65,7 @@ NAMES = {
     "benchmax.envs.postgres_search": ["SearchEnv"],
     "benchmax.envs.postgres_search.search_env": ["SearchEnv"],
     "benchmax.envs.excel.excel_env": ["ExcelEnv", "ExcelEnvLocal", "ExcelEnvSkypilot"],
+    "env_tracking": ["log_env"],
     "benchmax.utils": ["ensure_safe_python_version"],
     "benchmax.utils.checkpoint": ["CheckpointBase"],
     "benchmax.rubrics.cache": [
@@ -95,6 +102,102 @@ def test_work_goes_on_where_it_was_saved(tmp_path):
     saved.clear()
     saved.clear()
     assert not saved.exists()
+
+
+@pytest.mark.parametrize("name", GONE)
+def test_what_is_gone_says_what_to_use_instead(name):
+    module, _, attribute = name.rpartition(".")
+    for code in (f"import {name}", f"from {module} import {attribute}", f"from {name} import anything"):
+        with pytest.raises(BenchmaxError, match=rf"^{re.escape(name)} is not in this benchmax\. .*\.$") as raised:
+            exec(code, {})
+        assert isinstance(raised.value, ImportError), "a script may try another name"
+        assert raised.value.name == name
+
+
+def test_what_to_use_instead_exists():
+    """Every module that a sentence names can be found, and so can what it says of ParallelMcpEnv."""
+    for advice in GONE.values():
+        for found in re.findall(r"benchmax(?:\.\w+)+", advice):
+            assert importlib.util.find_spec(found), found
+    from benchmax.envs.mcp.parallel_mcp_env import ParallelMcpEnv
+
+    from benchmax.adapters.env_session import EnvSession
+    from benchmax.adapters.skyrl import entrypoint, text_env
+    from benchmax.envs.excel.spreadsheetbench import load_rows
+    from benchmax.envs.search import SearchEnv
+
+    assert all(map(callable, (EnvSession, SearchEnv, load_rows, entrypoint.main, text_env.register)))
+    named = {word for advice in GONE.values() if "ParallelMcpEnv" in advice for word in re.findall(r"\w+_\w+", advice)}
+    assert {word for word in named if not hasattr(ParallelMcpEnv, word)} == {"allowed_tools"}
+
+
+def test_a_name_that_is_gone_is_no_attribute():
+    pool = importlib.import_module("benchmax.envs.mcp.server_pool")
+    assert not hasattr(pool, "ServerInfo")
+    with pytest.raises(AttributeError, match=r"ServerInfo is not in this benchmax\. ParallelMcpEnv leases servers"):
+        pool.ServerInfo  # noqa: B018
+
+
+@pytest.mark.parametrize("method", [
+    "acquire_server", "get_server", "add_server_once_ready", "add_server_to_available_pool", "release_server",
+    "report_server_failure", "shutdown",
+])  # fmt: skip
+def test_methods_of_the_published_pool_are_refused(method):
+    from benchmax.envs.mcp.server_pool import ServerPool
+
+    from benchmax.envs.mcp.provisioners import ManualProvisioner
+
+    pool = ServerPool(ManualProvisioner(["127.0.0.1:9"]), "secret")
+    with pytest.raises(AttributeError, match=rf"^ServerPool\.{method} is not in this benchmax\. .*shows every machine"):
+        getattr(pool, method)
+
+
+async def test_a_wait_for_servers_ends_in_the_published_error():
+    from benchmax.envs.mcp.server_pool import ServerAcquisitionError, ServerPool
+
+    from benchmax.envs.mcp.provisioners import ManualProvisioner
+
+    pool = ServerPool(ManualProvisioner(["127.0.0.1:9"]), "secret")
+    with pytest.raises(ServerAcquisitionError, match="No MCP server became free"):
+        await pool.acquire("r", 0.01)
+    assert ServerAcquisitionError is McpError
+
+
+class Tracked(BaseEnv):
+    """Logs as environments of the older style do."""
+
+    async def run_tool(self, rollout_id, tool_name, **tool_args):
+        from env_tracking import log_env
+
+        log_env(rollout_id, "from a file")
+        return "done"
+
+    async def list_tools(self):
+        return [{"name": "look", "description": "Looks."}]
+
+    async def compute_reward(self, rollout_id, completion, ground_truth, **kwargs):
+        self.log_env(rollout_id, f"scored {ground_truth}")
+        return {"x": 1.0}
+
+
+async def test_lines_of_the_older_style_are_stored_with_their_rollout():
+    model = ScriptedModel([ToolCall("look", "{}"), "4"])
+    async with EnvHost(Tracked) as host:
+        row = {"prompt": "2+2?", "ground_truth": "4"}
+        rollout = await run_rollout(host, Tracked.dataset_preprocess(row), model)
+    assert rollout.rewards == {"x": 1.0}
+    assert [line.message for line in rollout.logs] == ["from a file", "scored 4"]
+
+
+def test_tracking_is_refused_unless_an_environment_has_its_own():
+    class Own(Tracked):
+        def enable_tracking(self, experiment_id, api_key):
+            return experiment_id
+
+    with pytest.raises(BenchmaxError, match=r"^Tracked\.enable_tracking is not in this benchmax\. Leave it out: log"):
+        Tracked().enable_tracking("run", "key")
+    assert not hasattr(Tracked(), "enable_tracking")
+    assert Own().enable_tracking("run", "key") == "run"
 
 
 def test_an_unknown_module_stays_unknown():
@@ -179,6 +282,23 @@ def test_a_name_that_is_not_here_is_refused_by_it():
             ValidationError, match=rf"uses {module}\.{thing.__name__}, which this benchmax does not have"
         ):
             check_compatible(bundle.pickled, bundle.metadata)
+
+
+def test_a_bundle_that_needs_what_is_gone_is_told_what_to_use_instead():
+    class LinkerEnv:
+        pass
+
+    LinkerEnv.__qualname__ = "LinkerEnv"
+    with module_with("benchmax.envs.postgres_search.linker_env", LinkerEnv=LinkerEnv):
+        bundle = published(Scored, function=LinkerEnv)
+    with pytest.raises(
+        ValidationError, match=r"uses .*LinkerEnv, which this benchmax does not have\. It belongs to .*"
+    ):
+        check_compatible(bundle.pickled, bundle.metadata)
+    source = "class E:\n    def f(self):\n        from benchmax.adapters.benchmax_wrapper import BenchmaxEnv\n"
+    bundle = published(Scored, source=source)
+    with pytest.raises(ValidationError, match=r"uses benchmax\.adapters\.benchmax_wrapper, .* needs no Ray actor"):
+        check_compatible(bundle.pickled, bundle.metadata)
 
 
 def test_a_module_that_is_imported_only_when_it_runs_is_refused_too():

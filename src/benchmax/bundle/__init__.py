@@ -10,6 +10,7 @@ class_ids       the same environment packs into the same bytes; `fingerprint` re
 inspection      what a bundle would import; `pickle_names` reads that out of its pickle
 compatibility   whether this benchmax can run a bundle
 load            opening one, which runs its code; errors: what can be wrong with it
+validate        whether one works: opened in a process of its own, with its packages
 environment_process  the program inside the child process of a `RemoteEnv`
 venv            virtual environments for the packages of bundles; `interpreters` finds Pythons
 
@@ -28,10 +29,17 @@ from benchmax.bundle.errors import (
 )
 from benchmax.bundle.fingerprint import fingerprint
 from benchmax.bundle.inspection import BundleReport, inspect_bundle
-from benchmax.bundle.load import load_bundle, load_env_from_bundle, load_env_from_files, validate_bundle_compatibility
+from benchmax.bundle.load import (
+    load_bundle,
+    load_env,
+    load_env_from_bundle,
+    load_env_from_files,
+    validate_bundle_compatibility,
+)
 from benchmax.bundle.local_modules import unregistered_local_refs
 from benchmax.bundle.metadata import Bundle, BundleMetadata, bundle_digest, read_bundle_files, write_bundle_files
 from benchmax.bundle.pack import bundle_env, dump_bundle, validate_structure
+from benchmax.bundle.validate import validate_bundle
 from benchmax.bundle.venv import envs_venv
 
 BundledEnv = Bundle
@@ -55,10 +63,12 @@ __all__ = [
     "inspect_bundle",
     "known_row_reader",
     "load_bundle",
+    "load_env",
     "load_env_from_bundle",
     "load_env_from_files",
     "read_bundle_files",
     "unregistered_local_refs",
+    "validate_bundle",
     "validate_bundle_compatibility",
     "validate_structure",
     "with_implied_packages",

@@ -20,7 +20,7 @@ from benchmax.bundle.local_modules import find_spec
 from benchmax.bundle.metadata import BundleMetadata, python_minor, requirement_name
 from benchmax.bundle.pickle_names import Global, Names, names_in
 from benchmax.envs.catalogue import environments
-from benchmax.published import HOMES
+from benchmax.published import HOMES, advice_on
 
 IMPLIED_PACKAGES = {"openai": "openai", "httpx": "httpx", "datasets": "datasets", "json_repair": "json-repair"}
 """Modules that the published package brought with it, so that its bundles do not declare them; and their packages."""
@@ -45,9 +45,11 @@ def check_compatible(pickled: bytes, metadata: BundleMetadata) -> None:
     _refuse_conflicts(names, metadata)
     missing = sorted(_missing(names) | {name for name in _imports(tree) if _is_benchmax(name) and not _exists(name)})
     if missing:
+        own = "Write it without that, or put the code into a module of your own (local_modules)."
+        advice = next(filter(None, map(advice_on, missing)), own)
         raise ValidationError(
-            f"The environment uses {', '.join(missing[:5])}, which this benchmax does not have. Write it without "
-            "that, or put the code into a module of your own (local_modules), and upload it again."
+            f"The environment uses {', '.join(missing[:5])}, which this benchmax does not have. {advice} "
+            "Then upload it again."
         )
     _refuse_other_style(tree)
     _refuse_undeclared(names, with_implied_packages(pickled, metadata))

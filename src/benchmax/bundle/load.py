@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import pickle
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -46,10 +47,16 @@ def load_env_from_bundle(
     constructor_args: Mapping[str, Any] | None = None,
     check_python_version: bool = True,
     check_benchmax_version: bool = False,
+    install_pip_deps: bool = False,
     instantiate: bool | None = None,
     trust: bool = False,
 ) -> Any:
     """Older name: the class, or an instance when there are arguments or `instantiate` is set."""
+    if install_pip_deps:
+        raise BundlingError(
+            "Opening a bundle installs nothing into this Python. Install its packages yourself, or open it in a "
+            "process that has them: RemoteEnv(bundle, python=envs_venv(bundle.metadata, folder))."
+        )
     if check_benchmax_version:
         _check_benchmax(bundle.metadata)
     env_class, packed = _open(bundle, trust, check_python_version)
@@ -61,6 +68,27 @@ def load_env_from_bundle(
 def load_env_from_files(pickle_path: str | Path, metadata_path: str | Path, **options: Any) -> Any:
     """`load_env_from_bundle` of two files."""
     return load_env_from_bundle(read_bundle_files(pickle_path, metadata_path), **options)
+
+
+def load_env(
+    pickled_class: bytes,
+    metadata: BundleMetadata | None = None,
+    *,
+    pip_dependencies: list[str] | None = None,
+    python_version: str | None = None,
+    benchmax_version: str | None = None,
+    **options: Any,
+) -> Any:
+    """`load_env_from_bundle` of a pickle; what is given of its manifest counts instead of what `metadata` says."""
+    given: dict[str, Any] = {
+        "pip_dependencies": pip_dependencies,
+        "python_version": python_version,
+        "benchmax_version": benchmax_version,
+    }
+    manifest = replace(
+        metadata or BundleMetadata(), **{name: value for name, value in given.items() if value is not None}
+    )
+    return load_env_from_bundle(Bundle(pickled_class, manifest), **options)
 
 
 def incompatibility(metadata: BundleMetadata, *, check_python_version: bool = True) -> BundlingError | None:

@@ -395,7 +395,7 @@ class EvidenceCollector:
                 await played.wait()
                 if rollout.scorable:
                     await score(self.host, rollout, self.settings)
-            finish(self.host.env, rollout, self.settings)
+            finish(self.host, rollout, self.settings)
             return rollout
 
         return list(await asyncio.gather(*map(one, examples)))
@@ -413,7 +413,7 @@ class EvidenceCollector:
                     if scored and rollout.scorable:
                         await score(self.host, rollout, settings)
         for rollout in rollouts:
-            finish(self.host.env, rollout, settings)
+            finish(self.host, rollout, settings)
         return rollouts
 
     async def _small_group(self) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 import sysconfig
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from time import perf_counter
@@ -54,6 +55,9 @@ class RecordingHost(EnvHost):
         self.calls: list[HookCall] = []
         self._running: dict[Call, tuple[HookCall, float, list[tuple[str, Any, Any]]]] = {}
         """Each call with when it began, and what it received with a copy of it."""
+
+    def note_weights(self, weights: Any, components: Iterable[str]) -> None:
+        """The check `unknown-weight` tells of them."""
 
     def start(
         self, hook: str, args: tuple[Any, ...], kwargs: dict[str, Any], key: str = "", seconds: float | None = None

@@ -27,6 +27,7 @@ from benchmax.envs.example_id import make_example
 from benchmax.envs.types import ChatMessage, Example, Messages, RewardValue, ToolCall, ToolDefinition
 from benchmax.errors import ToolError
 from benchmax.prompts.tools import render_tools_prompt
+from benchmax.published import OlderEnvMethods
 
 PROMPT_COLUMNS = ("prompt_messages", "messages", "prompt")
 
@@ -46,7 +47,7 @@ class PartFacts(TypedDict):
     """Its PRIMARY_REWARD_KEY, as the composed environment names that component."""
 
 
-class BaseEnv(ABC):
+class BaseEnv(OlderEnvMethods, ABC):
     """An environment. Override `compute_reward`; add `list_tools` and `run_tool` to give the model tools."""
 
     system_prompt: str = ""

@@ -13,6 +13,9 @@ from contextvars import ContextVar
 
 _current: ContextVar[tuple[str, ...]] = ContextVar("benchmax_rollouts", default=())
 
+ENV_LOGGER = "benchmax.env"
+"""Of lines that no module of an environment logs: those of `log_env`, of MCP servers and of their rewards."""
+
 Sink = Callable[[str, logging.LogRecord], None]
 """Receives a rollout id and a line that belongs to it."""
 
@@ -40,7 +43,7 @@ def current_rollouts() -> tuple[str, ...]:
 def log_env(rollout_id: str, message: str) -> None:
     """Log a line for one rollout, in the older style."""
     with rollout_context(rollout_id):
-        logging.getLogger("benchmax.env").info("%s", message)
+        logging.getLogger(ENV_LOGGER).info("%s", message)
 
 
 class _Capture(logging.Handler):
@@ -82,6 +85,7 @@ def captured(rollout_id: str, sink: Sink) -> Iterator[None]:
     root = logging.getLogger()
     if _capture not in root.handlers:
         root.addHandler(_capture)
+        listen_to(ENV_LOGGER)
     _capture.sinks[rollout_id] = sink
     try:
         yield

@@ -18,6 +18,7 @@ from benchmax.files.atomic import write_json
 from benchmax.memory import gc_frozen
 from benchmax.models.base import ModelClient
 from benchmax.models.scripted import ScriptedModel
+from benchmax.rollouts.arguments import check_example, check_examples, check_players
 from benchmax.rollouts.groups import run_groups
 from benchmax.rollouts.host import EnvHost
 from benchmax.rollouts.record import Rollout
@@ -53,7 +54,11 @@ async def evaluate(
 
     A directory belongs to one environment, model and group size; for another one, UsageError is raised.
     """
+    check_players(host, model, settings)
+    check_examples(examples)
     listed = list(examples)
+    for example in listed:
+        check_example(example)
     unique = {example["id"]: example for example in listed}
     directory = None if directory is None else Path(directory)
     if directory:

@@ -21,7 +21,8 @@ from benchmax.doctor.quoting import quote
 from benchmax.envs.base_env import BaseEnv, overrides
 from benchmax.envs.datasets.readers import Source, read_rows
 from benchmax.envs.datasets.rows import json_type
-from benchmax.errors import BenchmaxError, UsageError, describe_error
+from benchmax.envs.loading import is_env_class
+from benchmax.errors import BenchmaxError, EnvDefinitionError, UsageError, describe_error
 from benchmax.platform.sdk.rollout_client import ExampleValidation, RolloutClient
 from benchmax.rollouts.host import EnvHost
 
@@ -98,6 +99,11 @@ def validate_env(
     the `llm_…` and `remote_…` arguments concern that part. With `full_messages`, every answer that was scored is
     printed.
     """
+    if not is_env_class(env_class):
+        raise EnvDefinitionError(
+            f"validate_env takes an environment class, and {env_class!r:.80} is none. Give the class, and its "
+            "arguments as env_args."
+        )
     arguments, *datasets = _arguments_and_rows(env_args, train_dataset, eval_dataset)
     # Both parts read the rows, which an iterator yields only once.
     train_dataset, held_out = (list(each) if isinstance(each, Iterator) else each for each in datasets)

@@ -7,7 +7,7 @@ host         `EnvHost`, which calls an environment's hooks; `hooks` runs them ap
 toolbox      an environment's tools; `tool_schema` checks arguments, `regex_cost` bounds patterns
 scoring      from a finished rollout to its reward
 record       `Rollout`; `rollout_log` keeps it in files, `replay` scores saved ones again
-settings     budgets, deadlines, sampling
+settings     budgets, deadlines, sampling; `arguments` refuses what cannot be played
 
 Nothing here knows which model answers, or what rollouts are used for.
 """

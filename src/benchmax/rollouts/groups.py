@@ -11,8 +11,8 @@ from typing import Any
 from benchmax import limits
 from benchmax.concurrency import all_or_cancel
 from benchmax.envs.types import Example
-from benchmax.errors import UsageError
 from benchmax.models.base import ModelClient, need_count
+from benchmax.rollouts.arguments import check_example, check_examples, check_players
 from benchmax.rollouts.host import EnvHost
 from benchmax.rollouts.play import new_rollout, open_rollout, play, run_rollout
 from benchmax.rollouts.record import Rollout
@@ -41,13 +41,15 @@ async def run_group(
     again (with `compute_group_reward`, the whole group). With `compute_group_reward`, no sibling is released before
     the group is scored, so that the reward can still read their state.
     """
+    check_players(host, model, settings)
+    check_example(example)
     group = _Group(host, example, model, settings, {"split": split, "step": step})
     rollouts = await group.play(samples, attempt)
     for again in range(1, limits.ROLLOUT_TRIES):
         if not any(rollout.lost for rollout in rollouts):
             break
         rollouts = await group.play_lost(rollouts, attempt + again, last=again == limits.ROLLOUT_TRIES - 1)
-    finish_group(host.env, rollouts, settings)
+    finish_group(host, rollouts, settings)
     return rollouts
 
 
@@ -135,7 +137,8 @@ async def run_groups(
     """
     need_count("group_size", group_size)
     need_count("concurrency", concurrency)
-    _check_arguments(host, examples, model, settings)
+    check_players(host, model, settings)
+    check_examples(examples)
     all_samples = range(group_size)
     source = _with_samples(examples, samples_of or (lambda example: all_samples))
     most = max(1, concurrency // group_size)
@@ -209,7 +212,7 @@ async def _with_samples(
 ) -> AsyncIterator[tuple[Example, Sequence[int]]]:
     """The examples with samples to play."""
     async for example in examples if isinstance(examples, AsyncIterable) else _aiter(examples):
-        _check_example(example)
+        check_example(example)
         if samples := samples_of(example):
             yield example, samples
 
@@ -217,30 +220,3 @@ async def _with_samples(
 async def _aiter(examples: Iterable[Example]) -> AsyncIterator[Example]:
     for example in examples:
         yield example
-
-
-def _check_arguments(host: object, examples: object, model: object, settings: object) -> None:
-    """Raise UsageError for arguments of a wrong type, before anything is played."""
-    if not isinstance(host, EnvHost):
-        raise UsageError(f"host is {_kind(host)}. Give an open EnvHost: `async with EnvHost(MyEnv) as host:`.")
-    if not host.is_open:
-        raise UsageError("This EnvHost is not open. Play inside `async with EnvHost(MyEnv) as host:`.")
-    if not isinstance(model, ModelClient):
-        raise UsageError(f'model is {_kind(model)}. Give a ModelClient, such as HttpModel("name", "http://…/v1").')
-    if not isinstance(settings, RolloutSettings):
-        raise UsageError(f"settings is {_kind(settings)}. Give a RolloutSettings(…).")
-    if isinstance(examples, Mapping | str | bytes) or not isinstance(examples, Iterable | AsyncIterable):
-        raise UsageError(f"examples is {_kind(examples)}. Give a list of examples, also for one: [example].")
-
-
-def _check_example(example: object) -> None:
-    if not isinstance(example, Mapping) or "id" not in example or "prompt_messages" not in example:
-        keys = f" with {', '.join(map(str, example))}" if isinstance(example, Mapping) else ""
-        raise UsageError(
-            f"One of the examples is {_kind(example)}{keys[:200]}; an example has an id and prompt_messages. "
-            "Turn rows into examples with load_examples(rows, MyEnv).examples or MyEnv.dataset_preprocess(row)."
-        )
-
-
-def _kind(value: object) -> str:
-    return f"the class {value.__name__}" if isinstance(value, type) else f"a {type(value).__name__}"

@@ -6,7 +6,7 @@ import asyncio
 import inspect
 import logging
 from collections import defaultdict
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Mapping
 from functools import lru_cache
 from typing import Any, Self
 
@@ -16,9 +16,10 @@ from benchmax.cross_loop import LoopCalls
 from benchmax.deadlines import current_hook_seconds, shared_timer
 from benchmax.envs.base_env import BaseEnv, overrides
 from benchmax.envs.composed.parts import part_of
+from benchmax.envs.loading import is_env_class, refuse_unwritten_hooks
 from benchmax.envs.logging import listen_to
 from benchmax.envs.types import Example
-from benchmax.errors import EnvDefinitionError
+from benchmax.errors import EnvDefinitionError, did_you_mean
 from benchmax.rollouts.hooks import SHORT_BLOCK, Call, EnvLoop, HookThreads, LoopUse
 from benchmax.rollouts.toolbox import Toolbox
 
@@ -35,6 +36,8 @@ class EnvHost:
     """
 
     def __init__(self, env: BaseEnv | Callable[[], BaseEnv]) -> None:
+        if not isinstance(env, BaseEnv):
+            _check_makes_env(env)
         self._make = env if not isinstance(env, BaseEnv) else None
         self._env = env if isinstance(env, BaseEnv) else None
         self._loop: EnvLoop | None = None
@@ -47,6 +50,8 @@ class EnvHost:
         self._old_loops: list[EnvLoop] = []
         self._watch: asyncio.Task[None] | None = None
         self._toolboxes: dict[str, Toolbox] = {}
+        self._weighted: set[str] = set()
+        self._components: set[str] = set()
 
     @property
     def env(self) -> BaseEnv:
@@ -77,12 +82,14 @@ class EnvHost:
             except BaseException:
                 await self._close()
                 raise
+        await self._refuse_wrong_prompts()
         # Only now: building an environment may block its loop for as long as it likes.
         self._watch = asyncio.create_task(self._replace_blocked_loops(), name="benchmax-env-watch")
         listen_to(type(self._env).__module__)
         return self
 
     async def __aexit__(self, *exception: object) -> None:
+        self._warn_of_unknown_weights()
         try:
             if overrides(self.env, "shutdown"):
                 await self.call("shutdown", deadline=limits.RELEASE_SECONDS)
@@ -90,6 +97,13 @@ class EnvHost:
             logger.warning("shutdown of %s failed: %s", self.name, failure)
         finally:
             await self._close()
+
+    async def _refuse_wrong_prompts(self) -> None:
+        try:
+            _check_prompts(self.env)
+        except EnvDefinitionError:
+            await self._close()
+            raise
 
     async def _close(self) -> None:
         if self._watch:
@@ -103,6 +117,22 @@ class EnvHost:
 
     def overrides(self, hook: str) -> bool:
         return overrides(self.env, hook)
+
+    def note_weights(self, weights: Any, components: Iterable[str]) -> None:
+        """What a reward was weighted with, and what it had; what none had is told when the host closes."""
+        self._weighted.update(weights if isinstance(weights, Mapping) else ())
+        self._components.update(components)
+
+    def _warn_of_unknown_weights(self) -> None:
+        if self.env.composed_of:  # only some of its parts may have been played
+            return
+        for name in sorted(self._weighted - self._components, key=str):
+            hint = did_you_mean(str(name), self._components)
+            known = hint or f"The components are: {', '.join(sorted(self._components))}."
+            logger.warning(
+                "%s weights %r, a component that no rollout had. %s Correct reward_weights, or take it out.",
+                self.name, name, known,
+            )  # fmt: skip
 
     def alone(self) -> asyncio.Lock:
         """Held by rollouts that are played one after another."""
@@ -232,6 +262,48 @@ def _is_async(hook: Callable[..., Any]) -> bool:
 
 
 _is_async_function = lru_cache(maxsize=1024)(inspect.iscoroutinefunction)
+
+
+def _check_makes_env(make: Any) -> None:
+    """Raise for what cannot make an environment: no function, or one that needs arguments."""
+    if isinstance(make, str):
+        raise EnvDefinitionError(
+            f"EnvHost takes no name, and was given {make[:80]!r}. Load its class first: EnvHost(load_env_class(name)), "
+            "with load_env_class from benchmax.envs.loading."
+        )
+    if not callable(make):
+        raise EnvDefinitionError(
+            f"EnvHost was given a {type(make).__name__}. Give an environment, its class, or a function that makes one."
+        )
+    if is_env_class(make):
+        refuse_unwritten_hooks(make)
+    if needed := _needed_arguments(make):
+        name = getattr(make, "__name__", "Its maker")
+        given = ", ".join(f"{each}=…" for each in needed)
+        raise EnvDefinitionError(
+            f"{name} needs the argument {needed[0]!r}. Give an instance, or a function without arguments that makes "
+            f"one: EnvHost(lambda: {name}({given}))."
+        )
+
+
+def _needed_arguments(make: Callable[..., Any]) -> list[str]:
+    """The parameters without a default; none where Python does not know them."""
+    try:
+        parameters = inspect.signature(make).parameters.values()
+    except (TypeError, ValueError):
+        return []
+    open_ended = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
+    return [each.name for each in parameters if each.default is each.empty and each.kind not in open_ended]
+
+
+def _check_prompts(env: BaseEnv) -> None:
+    """Raise for a system prompt that is no text, of the environment or of one it is composed of."""
+    parts: Mapping[str, Any] = {name: facts["system_prompt"] for name, facts in env.composed_of.items()}
+    for name, prompt in {type(env).__name__: env.system_prompt, **parts}.items():
+        if not isinstance(prompt, str | None):
+            raise EnvDefinitionError(
+                f"The system_prompt of {name} is {prompt!r:.60}, which is no text. Write it as a text in quotes."
+            )
 
 
 async def _build(make: Callable[[], BaseEnv]) -> BaseEnv:

@@ -20,6 +20,7 @@ from benchmax.envs.remote.routing import example_context
 from benchmax.envs.types import ChatMessage, Example, ToolCall, Transcript, nest_tool_calls
 from benchmax.errors import ContextExceeded, DeadlineExceeded, EnvLost, McpError, ModelTimeout, describe_error
 from benchmax.models.base import Conversation, ModelClient, Reply, Sampling, checked_reply
+from benchmax.rollouts.arguments import check_example, check_players
 from benchmax.rollouts.hooks import Call
 from benchmax.rollouts.host import EnvHost
 from benchmax.rollouts.record import Failure, LogLine, Rollout, Termination, ToolEvent, new_id
@@ -45,14 +46,16 @@ async def run_rollout(
     step: int | None = None,
     on_turn: OnTurn | None = None,
 ) -> Rollout:
-    """Play one example and score it. Whatever fails is recorded; only cancellation is raised."""
+    """Play one example and score it. Whatever fails is recorded; only cancellation is raised, and wrong arguments."""
+    check_players(host, model, settings)
+    check_example(example)
     rollout = new_rollout(host, example, model, sample=sample, attempt=attempt, split=split, step=step)
     async with open_rollout(host, rollout, settings) as ready:
         if ready:
             await play(host, rollout, model, settings, on_turn)
             if settings.score and rollout.scorable:
                 await score(host, rollout, settings)
-    finish(host.env, rollout, settings)
+    finish(host, rollout, settings)
     return rollout
 
 

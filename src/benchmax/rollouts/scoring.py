@@ -9,7 +9,6 @@ from time import perf_counter
 from typing import Any
 
 from benchmax import limits
-from benchmax.envs.base_env import BaseEnv
 from benchmax.envs.legacy import group_reward_arguments, reward_arguments
 from benchmax.envs.logging import group_context
 from benchmax.envs.normalise_rewards import WHOLE, finite, normalise_rewards
@@ -117,14 +116,14 @@ async def settle_group(host: EnvHost, rollouts: Sequence[Rollout], settings: Rol
     """Score siblings together, once each has been scored alone, and compute their totals."""
     if host.overrides("compute_group_reward"):
         await score_group(host, rollouts, settings)
-    finish_group(host.env, rollouts, settings)
+    finish_group(host, rollouts, settings)
 
 
-def finish_group(env: BaseEnv, rollouts: Sequence[Rollout], settings: RolloutSettings) -> None:
+def finish_group(host: EnvHost, rollouts: Sequence[Rollout], settings: RolloutSettings) -> None:
     """Compute the totals of siblings, each with the components of all."""
     _fill_missing_components(rollouts)
     for rollout in rollouts:
-        finish(env, rollout, settings)
+        finish(host, rollout, settings)
 
 
 def _fill_missing_components(rollouts: Sequence[Rollout]) -> None:
@@ -135,11 +134,12 @@ def _fill_missing_components(rollouts: Sequence[Rollout]) -> None:
             rollout.rewards |= dict.fromkeys(names - rollout.rewards.keys(), 0.0)
 
 
-def finish(env: BaseEnv, rollout: Rollout, settings: RolloutSettings) -> None:
+def finish(host: EnvHost, rollout: Rollout, settings: RolloutSettings) -> None:
     """Compute the total and whether the rollout is ok."""
     rollout.reward = None
     if settings.score and rollout.rewards and not rollout.unscored and rollout.scorable:
-        weights = settings.weights or env.reward_weights
+        weights = settings.weights or host.env.reward_weights
+        host.note_weights(weights, rollout.rewards)
         total = _total(rollout.rewards, weights)
         if abs(total) <= limits.REWARD_SIZE:
             rollout.reward = total

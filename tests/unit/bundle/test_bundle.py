@@ -26,14 +26,17 @@ from benchmax.bundle import (
     fingerprint,
     inspect_bundle,
     load_bundle,
+    load_env,
     load_env_from_bundle,
     load_env_from_files,
     read_bundle_files,
     unregistered_local_refs,
+    validate_bundle,
     validate_bundle_compatibility,
     write_bundle_files,
 )
 from benchmax.envs.base_env import BaseEnv
+from benchmax.envs.types import ToolDefinition
 from benchmax.errors import UsageError
 
 HERE = f"{sys.version_info.major}.{sys.version_info.minor}"
@@ -290,6 +293,48 @@ def test_the_older_names(tmp_path):
     assert load_env_from_bundle(again, trust=True).scale == 4.0
     assert load_env_from_bundle(again, trust=True, constructor_args={"scale": 5.0}).scale == 5.0
     assert isinstance(load_env_from_bundle(bundle_env(Plain), trust=True), type)
+
+
+def test_a_pickle_is_opened_by_its_older_name():
+    bundle = bundle_env(Plain, constructor_args={"scale": 4.0})
+    assert load_env(bundle.pickled, bundle.metadata, trust=True).scale == 4.0
+    assert load_env(bundle.pickled, constructor_args={"scale": 5.0}, trust=True).scale == 5.0
+    assert isinstance(load_env(bundle.pickled, trust=True, instantiate=False), type)
+    with pytest.raises(BundlingError, match="did not allow it"):
+        load_env(bundle.pickled, bundle.metadata)
+    with pytest.raises(IncompatiblePythonError, match=r"made with Python 3\.9"):
+        load_env(bundle.pickled, bundle.metadata, python_version="3.9", trust=True)
+    assert load_env(bundle.pickled, python_version="3.9", check_python_version=False, trust=True).scale == 4.0
+    with pytest.raises(IncompatibleBenchmaxError, match=r"made with benchmax 9\.1"):
+        load_env(bundle.pickled, benchmax_version="9.1", check_benchmax_version=True, trust=True)
+    with pytest.raises(BundlingError, match=r"installs nothing into this Python\. Install its packages yourself"):
+        load_env(bundle.pickled, pip_dependencies=["numpy"], install_pip_deps=True, trust=True)
+
+
+class Listed(BaseEnv):
+    def __init__(self, tools=(), **kwargs):
+        self.tools = tools
+
+    async def list_tools(self):
+        return [ToolDefinition(name, "Looks.") for name in self.tools]
+
+    async def compute_reward(self, rollout_id, messages, task, **kw):
+        return {"x": 1.0}
+
+
+class Broken(Listed):
+    def __init__(self, **kwargs):
+        raise RuntimeError("no disk")
+
+
+def test_a_bundle_is_tried_in_a_process_of_its_own():
+    assert validate_bundle(dump_bundle(Listed, constructor_args={"tools": ["look"]})) is None
+    with pytest.raises(ValidationError, match=r"does not work: .*no disk.*\. Correct it, and pack it again\.$"):
+        validate_bundle(dump_bundle(Broken))
+    with pytest.raises(ValidationError, match=r"Two tools are named 'look'"):
+        validate_bundle(dump_bundle(Listed, constructor_args={"tools": ["look", "look"]}))
+    with pytest.raises(BundlingError, match="Give them to dump_bundle instead"):
+        validate_bundle(dump_bundle(Listed), {"tools": []})
 
 
 def test_a_report_says_what_the_pickle_imports():

@@ -134,7 +134,7 @@ async def _play(host: EnvHost, work: Assignment, wait: Callable[[Rollout], Any] 
                 await wait(rollout)
     finally:
         await work.model.aclose()
-    finish(host.env, rollout, work.settings)
+    finish(host, rollout, work.settings)
     return rollout
 
 

@@ -38,7 +38,7 @@ from benchmax.envs.example_id import json_fault
 from benchmax.envs.legacy import example_from
 from benchmax.envs.required_columns import MissingColumn
 from benchmax.envs.types import Example
-from benchmax.errors import DatasetError
+from benchmax.errors import DatasetError, EnvDefinitionError
 from benchmax.files.atomic import replacing
 
 _OF_A_KIND = 3
@@ -239,6 +239,11 @@ def stream_examples(
     With `elsewhere`, the rows are meant for another machine, and an ImportError of `dataset_preprocess` is raised: it
     may need a package that only that machine has.
     """
+    if env_class is not None and not callable(getattr(env_class, "dataset_preprocess", None)):
+        raise EnvDefinitionError(
+            f"Rows become examples by an environment class, and {env_class!r:.80} is none. Give the class; "
+            "load_env_class of benchmax.envs.loading finds one by its name."
+        )
     convert = _Conversion(env_class or BaseEnv, elsewhere)
     recorder = RowRecorder(report)
     for row in rows:

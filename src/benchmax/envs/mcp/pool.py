@@ -17,12 +17,13 @@ from typing import Any
 
 from benchmax import limits, retries
 from benchmax.cross_loop import settle
-from benchmax.envs.logging import rollout_context
+from benchmax.envs.logging import ENV_LOGGER, rollout_context
 from benchmax.envs.mcp.agent_client import AgentClient, WrongSecret
 from benchmax.envs.mcp.frame_socket import CHUNK_BYTES
 from benchmax.envs.mcp.provisioners.base import BaseProvisioner
 from benchmax.envs.rollout_state import not_begun
 from benchmax.errors import BenchmaxError, McpError, UsageError
+from benchmax.published import OlderPoolMethods
 
 logger = logging.getLogger(__name__)
 
@@ -73,7 +74,7 @@ class MachineLease:
 
 
 @dataclass(eq=False, slots=True)
-class ServerPool:
+class ServerPool(OlderPoolMethods):
     """Connects to the agents of a provisioner and leases their servers."""
 
     provisioner: BaseProvisioner
@@ -320,7 +321,7 @@ class ServerPool:
             lease = self._tokens.get(token)
             if lease is not None:
                 with rollout_context(lease.id):
-                    logging.getLogger("benchmax.env").log(int(level), "%s: %s", name, line)
+                    logging.getLogger(ENV_LOGGER).log(int(level), "%s: %s", name, line)
 
     def _on_lost(self, agent: AgentClient) -> None:
         machine = next((each for each in self.machines if each.agent is agent), None)

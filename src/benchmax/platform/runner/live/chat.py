@@ -180,7 +180,7 @@ class Chat:
             raise EnvError(problem)
         if rollout.task is not None and rollout.scorable:
             await score(self._host, rollout, settings)
-            finish(self._host.env, rollout, settings)
+            finish(self._host, rollout, settings)
             send({"event": "reward", "rewards": rollout.rewards, "total": rollout.reward, "unscored": rollout.unscored})
         used = {"tokens": rollout.usage.completion_tokens, "promptTokens": rollout.usage.prompt_tokens}
         seconds = round(time.monotonic() - turn.began, 3)
