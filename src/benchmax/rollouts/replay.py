@@ -55,7 +55,7 @@ async def _rescore_each(
 
     fresh = list(map(unscored_copy, group))
     await all_or_cancel(map(one, fresh))
-    finish_group(host.env, fresh, settings)
+    finish_group(host, fresh, settings)
     return fresh
 
 
@@ -67,7 +67,7 @@ async def _rescore_together(
     barrier = GroupBarrier(host, settings, len(fresh))
     async with slots:
         await all_or_cancel(_rescore(host, rollout, settings, barrier) for rollout in fresh)
-    finish_group(host.env, fresh, settings)
+    finish_group(host, fresh, settings)
     return fresh
 
 
