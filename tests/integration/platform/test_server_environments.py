@@ -213,7 +213,7 @@ def test_two_examinations_at_a_time(live):
             assert client.post("/v1/environments/arithmetic/doctor").status_code == 201
         refused = client.post("/v1/environments/arithmetic/doctor")
     assert refused.status_code == 429
-    assert "Two examinations are going on" in refused.text
+    assert "Two examinations are running" in refused.text
 
 
 def test_launch_by_environment_and_one_dataset(client, uploaded, live):
