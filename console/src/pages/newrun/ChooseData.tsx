@@ -4,7 +4,7 @@ import { GOOD_ROWS, MIN_ROWS } from "../../api/launch";
 import { ErrorNote, Field, Fold, format, Link, Note, Segments, Select, Skeleton } from "../../ui";
 import { Drop } from "../datasets/Drop";
 import { Counts, Issues, Sample } from "../datasets/Rows";
-import { type Form, HELD_OUT } from "./form";
+import { type Form, HELD_OUT, LEAST_HELD_OUT } from "./form";
 
 export function ChooseData({ form }: { form: Form }) {
   const own = form.environment?.bringsRows ?? false;
@@ -142,7 +142,7 @@ function Split({ form }: { form: Form }) {
       <input
         id="held-out"
         type="range"
-        min={0}
+        min={LEAST_HELD_OUT}
         max={50}
         step={5}
         value={percent}

@@ -8,6 +8,8 @@ import { useSearch } from "../../ui";
 const ARG = "arg.";
 const EMBEDDED = "embedded";
 export const HELD_OUT = 20;
+/** The least percentage: without held-out rows the platform holds out a fifth by itself. */
+export const LEAST_HELD_OUT = 5;
 
 export type Form = ReturnType<typeof useForm>;
 
@@ -29,7 +31,7 @@ export function useForm() {
   const preview = usePreview(dataset, chosen?.id, 20);
   // Rows bring along the environment they were used with, or the built-in one whose columns they have.
   const environment = chosen ?? named(preview.data?.environment);
-  const percent = Math.min(90, Math.max(0, Number(search.get("held", String(HELD_OUT))) || 0));
+  const percent = Math.min(90, Math.max(LEAST_HELD_OUT, Number(search.get("held", String(HELD_OUT))) || 0));
   /** Whether rows come from a dataset rather than from the environment itself. */
   const fromDataset = dataset !== null || search.get("from") === "dataset" || environment?.bringsRows === false;
   /** Rows that the run could use. */

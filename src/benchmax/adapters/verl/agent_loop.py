@@ -71,9 +71,12 @@ class BenchmaxAgentLoop:
         group.append((example, done))
         if len(group) > 1:
             return await done
-        await asyncio.sleep(0)  # verl starts all rollouts of a batch in one go: the siblings are here now
-        members = self._waiting.pop(key)
+        members = group
         try:
+            try:
+                await asyncio.sleep(0)  # verl starts all rollouts of a batch in one go: the siblings are here now
+            finally:
+                del self._waiting[key]
             played = await self._play([example for example, _ in members], params)
         except BaseException as error:
             for _, each in members[1:]:

@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmax import limits
+from benchmax.concurrency import call_function
 from benchmax.cross_loop import settle
 from benchmax.envs.logging import log_env
 from benchmax.envs.mcp.client.reward_client import McpClient
@@ -96,14 +97,7 @@ async def score(functions: Mapping[str, Callable[..., Any]], given: Mapping[str,
 
 async def _one(function: Callable[..., Any], given: Mapping[str, Any]) -> dict[str, Any]:
     try:
-        given = _accepted(function, given)
-        if inspect.iscoroutinefunction(function):
-            value = await function(**given)
-        else:
-            value = await asyncio.to_thread(function, **given)
-            if inspect.isawaitable(value):
-                value = await value
-        return _checked(value)
+        return _checked(await call_function(function, **_accepted(function, given)))
     except (Exception, SystemExit) as error:
         return {"error": describe(error)}
 
