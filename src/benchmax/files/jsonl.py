@@ -24,9 +24,12 @@ def read_jsonl(path: Path) -> Iterator[dict[str, Any]]:
             if not line.endswith(b"\n"):
                 return
             try:
-                yield json.loads(line)
+                record = json.loads(line)
+                if not isinstance(record, dict):
+                    raise ValueError("a record is a JSON object")
             except (ValueError, RecursionError) as error:
                 raise RecordError(f"{path}:{number} is damaged: {error}. Remove that line to read the rest.") from None
+            yield record
 
 
 def line_of(record: Mapping[str, Any]) -> str:
