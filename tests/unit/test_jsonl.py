@@ -8,8 +8,8 @@ from benchmax.errors import RecordError
 from benchmax.files.jsonl import read_jsonl
 
 
-@pytest.mark.parametrize("line", ["5", "null", '"text"', "[1]", "{", "[" * 100_000, "\x00"])
-def test_a_line_that_is_no_record_is_named(tmp_path, line):
+@pytest.mark.parametrize("line", ["{", "[" * 100_000, "\x00"])
+def test_a_line_that_is_damaged_is_named(tmp_path, line):
     path = tmp_path / "records.jsonl"
     path.write_text(f'{{"a": 1}}\n{line}\n{{"a": 2}}\n')
     records = read_jsonl(path)

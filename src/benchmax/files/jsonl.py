@@ -24,12 +24,9 @@ def read_jsonl(path: Path) -> Iterator[dict[str, Any]]:
             if not line.endswith(b"\n"):
                 return
             try:
-                record = json.loads(line)
-                if not isinstance(record, dict):
-                    raise ValueError("a record is a JSON object")
+                yield json.loads(line)
             except (ValueError, RecursionError) as error:
                 raise RecordError(f"{path}:{number} is damaged: {error}. Remove that line to read the rest.") from None
-            yield record
 
 
 def line_of(record: Mapping[str, Any]) -> str:

@@ -20,7 +20,6 @@ from pathlib import Path
 from typing import Any
 
 from benchmax import limits
-from benchmax.concurrency import call_function
 from benchmax.cross_loop import settle
 from benchmax.envs.logging import log_env
 from benchmax.envs.mcp.client.reward_client import McpClient
@@ -97,7 +96,14 @@ async def score(functions: Mapping[str, Callable[..., Any]], given: Mapping[str,
 
 async def _one(function: Callable[..., Any], given: Mapping[str, Any]) -> dict[str, Any]:
     try:
-        return _checked(await call_function(function, **_accepted(function, given)))
+        given = _accepted(function, given)
+        if inspect.iscoroutinefunction(function):
+            value = await function(**given)
+        else:
+            value = await asyncio.to_thread(function, **given)
+            if inspect.isawaitable(value):
+                value = await value
+        return _checked(value)
     except (Exception, SystemExit) as error:
         return {"error": describe(error)}
 
