@@ -9,8 +9,9 @@ from hypothesis import HealthCheck, settings
 # The models are tiny: in this process and in those it starts, a second thread would only spin.
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 
-# A shell starts what it puts in the background deaf to Ctrl-C, which is what some tests send themselves.
+# A shell starts what it puts in the background deaf to Ctrl-C, nohup to a closed terminal; some tests send both.
 signal.signal(signal.SIGINT, signal.default_int_handler)
+signal.signal(signal.SIGHUP, signal.SIG_DFL)
 
 # The same examples in every run: a new one that fails belongs to whoever looks for it, not to whoever comes by.
 settings.register_profile("any machine", deadline=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow])
