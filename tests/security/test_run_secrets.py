@@ -8,7 +8,7 @@ import pytest
 
 from benchmax.envs.remote.process_limits import scrubbed_environment
 from benchmax.files import redaction
-from benchmax.platform.runner.processes.inherited_variables import inherited_variables
+from benchmax.platform.runner.processes.run_process import inherited_variables
 from benchmax.rollouts import rollout_log
 from benchmax.rollouts.record import Rollout
 from benchmax.trainer.config import build_config

@@ -29,7 +29,8 @@ def open_world(folder, url=None):
 def launch(database, priority=0, slots=1, max_attempts=5, **args):
     with database.write() as session:
         run = make_run(session, args=args)
-        jobs.enqueue(session, run.id, priority=priority, slots=slots, max_attempts=max_attempts)
+        job = jobs.enqueue(session, run.id, slots=slots)
+        job.priority, job.max_attempts = priority, max_attempts
     return run.id
 
 

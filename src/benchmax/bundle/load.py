@@ -12,6 +12,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import benchmax
 from benchmax.bundle.errors import BundlingError, IncompatibleBenchmaxError, IncompatiblePythonError, ValidationError
 from benchmax.bundle.interpreters import HERE
 from benchmax.bundle.metadata import (
@@ -19,7 +20,6 @@ from benchmax.bundle.metadata import (
     Bundle,
     BundleMetadata,
     bundle_digest,
-    installed_version,
     python_minor,
     read_bundle_files,
 )
@@ -115,7 +115,7 @@ def validate_bundle_compatibility(metadata: BundleMetadata) -> None:
 
 
 def _check_benchmax(metadata: BundleMetadata) -> None:
-    here, made = installed_version(), metadata.benchmax_version
+    here, made = benchmax.__version__, metadata.benchmax_version
     if made.split(".")[:2] != here.split(".")[:2]:
         raise IncompatibleBenchmaxError(
             f"The bundle was made with benchmax {made or '(unknown)'} and this is {here}. Pack the environment again."

@@ -8,7 +8,6 @@ import re
 import sys
 from collections.abc import Iterable
 from dataclasses import asdict, dataclass, field, fields
-from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
@@ -92,13 +91,6 @@ def python_minor(metadata: BundleMetadata) -> str:
 
 def bundle_digest(pickled: bytes) -> str:
     return hashlib.sha256(pickled).hexdigest()
-
-
-def installed_version() -> str:
-    try:
-        return version("benchmax")
-    except PackageNotFoundError:
-        return ""
 
 
 def canonical_dependencies(dependencies: Iterable[str]) -> list[str]:

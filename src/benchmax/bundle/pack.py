@@ -12,11 +12,12 @@ from contextlib import contextmanager
 from types import ModuleType
 from typing import Any
 
+import benchmax
 from benchmax.bundle.class_ids import stable_bytes
 from benchmax.bundle.compatibility import check_reward_style
 from benchmax.bundle.errors import BundlingError, ValidationError
 from benchmax.bundle.local_modules import late_imports, packable, unregistered_local_refs
-from benchmax.bundle.metadata import Bundle, BundleMetadata, bundle_digest, canonical_dependencies, installed_version
+from benchmax.bundle.metadata import Bundle, BundleMetadata, bundle_digest, canonical_dependencies
 from benchmax.envs.base_env import BaseEnv
 
 logger = logging.getLogger(__name__)
@@ -46,12 +47,12 @@ def dump_bundle(
     _refuse_late_imports(env_class)
     metadata = BundleMetadata(
         pip_dependencies=canonical_dependencies(_dependencies(env_class, pip_dependencies)),
-        benchmax_version=installed_version(),
+        benchmax_version=benchmax.__version__,
         env_class_source=_source_of(env_class) if env_class_source is None else env_class_source,
         env_class=env_class.__name__,
         local_modules=packed,
         sha256=bundle_digest(pickled),
-        created_by=f"benchmax {installed_version()}",
+        created_by=f"benchmax {benchmax.__version__}",
         network=env_class.NETWORK,
     )
     return Bundle(pickled, metadata)

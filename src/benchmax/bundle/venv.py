@@ -26,7 +26,6 @@ from benchmax.bundle.interpreters import HERE, find_interpreter
 from benchmax.bundle.metadata import (
     BundleMetadata,
     canonical_dependencies,
-    installed_version,
     python_minor,
     requirement_name,
 )
@@ -76,7 +75,7 @@ def venv_name(metadata: BundleMetadata) -> str:
     # The running interpreter counts: its packages are shared with the environment. "readable": earlier environments
     # could not be read by the user of a sandbox.
     shared = sys.prefix if minor == HERE else ""
-    parts = ["readable", minor, installed_version(), shared, *_own_packages(metadata)]
+    parts = ["readable", minor, benchmax.__version__, shared, *_own_packages(metadata)]
     return hashlib.sha256("\n".join(parts).encode()).hexdigest()[:32]
 
 

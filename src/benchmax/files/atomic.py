@@ -73,10 +73,18 @@ def write_json(path: Path, value: Any, *, durable: bool = True) -> None:
 def read_object(path: Path) -> dict[str, Any]:
     """The JSON object in such a file; empty when there is none."""
     try:
-        value = json.loads(path.read_bytes())
-    except (OSError, ValueError):
+        return object_in(path.read_bytes()) or {}
+    except OSError:
         return {}
-    return value if isinstance(value, dict) else {}
+
+
+def object_in(text: str | bytes) -> dict[str, Any] | None:
+    """The object that a text holds as JSON; None for any other text."""
+    try:
+        value = json.loads(text)
+    except (ValueError, RecursionError):
+        return None
+    return value if isinstance(value, dict) else None
 
 
 def refuse_filled(path: Path) -> None:

@@ -42,7 +42,7 @@ from benchmax.trainer.ending import reason_to_end
 from benchmax.trainer.interrupts import Interrupts
 from benchmax.trainer.learning.gpu import retry_without_memory
 from benchmax.trainer.learning.learner import Learner
-from benchmax.trainer.progress import Outcome, Progress
+from benchmax.trainer.progress import STUCK_EVALUATIONS, Outcome, Progress
 from benchmax.trainer.rundir import RunDir, read_metrics
 from benchmax.trainer.sampling.collector import RolloutCollector
 from benchmax.trainer.sampling.prompt_stream import PromptStream
@@ -51,7 +51,6 @@ from benchmax.trainer.sampling.step_metrics import response_tokens, rollout_metr
 from benchmax.trainer.warm_start.solutions import Solver
 from benchmax.trainer.warm_start.supervised_refresh import SupervisedRefresh
 from benchmax.trainer.watch.history import most_common_error
-from benchmax.trainer.watch.lr_decay import decay_learning_rate
 from benchmax.trainer.watch.monitor import Alert, Monitor
 from benchmax.trainer.watch.recovery import CollapseRecovery
 from benchmax.trainer.watch.reward_alarms import HIGH_LR
@@ -61,6 +60,9 @@ logger = logging.getLogger(__name__)
 HEARTBEAT_SECONDS = 5.0
 UNSCORED_STEPS = 5
 """Steps without a single reward, from the first on, after which a run fails; a resumed one may try as many again."""
+PLATEAU_LR_FACTOR = 0.5
+MIN_LR_SHARE = 0.1
+"""The smallest share of the configured learning rate."""
 WarmUp = Callable[[], Coroutine[Any, Any, None]]
 """What a new run does before its first step."""
 
@@ -221,8 +223,24 @@ class Trainer:
         if self.refresh.is_due:
             await self.refresh.teach()
             self.progress.lessons += 1
-        decay_learning_rate(self)
+        self._decay_learning_rate()
         self.progress.idle = 0
+
+    def _decay_learning_rate(self) -> None:
+        """Lower the learning rate, unless it is low already: with few samples a step, the policy oscillates around what
+        it could be, and settles when steps get smaller."""
+        optimizer = self.learner.optimizer
+        if not self.config.optim.cooling or optimizer.ceiling <= MIN_LR_SHARE:
+            return
+        optimizer.lower_ceiling(PLATEAU_LR_FACTOR, MIN_LR_SHARE)
+        lr = optimizer.lr * optimizer.ceiling
+        better = f"{STUCK_EVALUATIONS} evaluations in a row got no better"
+        self.emit(
+            "cooled",
+            step=self.progress.step,
+            lr=lr,
+            message=f"{better}: the learning rate is {lr:.1e} at most from here on.",
+        )
 
     async def _finish(self, reason: str, save: bool) -> Outcome:
         progress = self.progress

@@ -19,7 +19,7 @@ from benchmax.errors import UsageError
 from benchmax.platform.store import database, schema_version
 from benchmax.platform.store.datadir import DataDir
 from benchmax.platform.store.queue import jobs
-from benchmax.platform.store.runs import cursors, events, rollouts, runs
+from benchmax.platform.store.runs import events, ingested, rollouts, runs
 from benchmax.platform.store.runs import metrics as points
 from benchmax.platform.store.runs import run_summaries as standings
 from benchmax.platform.store.tables import Base, EnvLog, Job, MetricValue, RolloutRow
@@ -184,7 +184,7 @@ def test_each_job_is_leased_once_by_priority_then_age(store):
     with store.write() as session:
         run = make_run(session)
         for number in range(30):
-            jobs.enqueue(session, run.id, priority=number % 2, slots=3 if number == 29 else 1)
+            jobs.enqueue(session, run.id, slots=3 if number == 29 else 1).priority = number % 2
     taken: list[int] = []
 
     def work(name):
@@ -349,15 +349,15 @@ def test_cursors_move_with_what_was_read(store):
         run = make_run(session)
     with pytest.raises(RuntimeError), store.write() as session:  # noqa: PT012 - the block is the transaction
         points.record(session, run.id, [points.MetricLine(0, "train", 1.0, {"a": 1.0})])
-        cursors.move(session, run.id, {"metrics.jsonl": (100, 7)})
+        ingested.move_cursors(session, run.id, {"metrics.jsonl": (100, 7)})
         raise RuntimeError("killed")
     with store.write() as session:
-        assert cursors.of_run(session, run.id) == {}
+        assert ingested.offsets(session, run.id) == {}
         assert metric_values(session, run.id, "train") == {}
-        cursors.move(session, run.id, {"metrics.jsonl": (50, 0)})
-        cursors.move(session, run.id, {"metrics.jsonl": (90, 3)})
+        ingested.move_cursors(session, run.id, {"metrics.jsonl": (50, 0)})
+        ingested.move_cursors(session, run.id, {"metrics.jsonl": (90, 3)})
     with store.read() as session:
-        assert cursors.of_run(session, run.id)["metrics.jsonl"] == (90, 3)
+        assert ingested.offsets(session, run.id)["metrics.jsonl"] == (90, 3)
 
 
 def test_ids_of_a_feed_become_visible_in_order(store):

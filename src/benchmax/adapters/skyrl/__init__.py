@@ -3,7 +3,6 @@
 generator              `make_generator`: rollouts on SkyRL's engines, token ids in and out
 text_env               `register`: an environment for SkyRL's own generator
 entrypoint             a training run of SkyRL with either, or on the CPU for a smoke test
-config                 SkyRL's settings, read and checked by SkyRL
 smoke                  the smoke test: all of a training step but SkyRL's workers
 benchmax_data_process  the dataset as SkyRL reads it
 """

@@ -14,10 +14,9 @@ from importlib.util import find_spec
 from typing import Any
 
 from benchmax.adapters.skyrl import ADAPTER
-from benchmax.adapters.skyrl.config import read_config
 from benchmax.adapters.skyrl.generator import OpenEnv, make_generator
 from benchmax.adapters.trainer_status import trainer_status
-from benchmax.errors import BenchmaxError, UsageError
+from benchmax.errors import BenchmaxError, ConfigError, UsageError, error_message
 from benchmax.rollouts.settings import RolloutSettings
 
 SMOKE = "--smoke"
@@ -76,6 +75,20 @@ def experiment_class(envs: Mapping[str, OpenEnv], settings: RolloutSettings = Ro
             )
 
     return BenchmaxExp
+
+
+def read_config(words: Sequence[str]) -> Any:
+    """SkyRL's configuration; raises ConfigError with what SkyRL says against it."""
+    from skyrl.train.config import SkyRLTrainConfig
+    from skyrl.train.utils import validate_cfg
+
+    try:
+        cfg = SkyRLTrainConfig.from_cli_overrides(list(words))
+        validate_cfg(cfg)
+    except Exception as error:  # SkyRL asserts, OmegaConf raises errors of its own
+        says = " ".join(error_message(error).split()) or type(error).__name__
+        raise ConfigError(f"SkyRL refuses these settings: {says}. Correct them on the command line.") from error
+    return cfg
 
 
 def _check_skyrl() -> None:

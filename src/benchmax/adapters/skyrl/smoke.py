@@ -19,7 +19,7 @@ from typing import Any
 
 from benchmax import extras
 from benchmax.adapters.example_rows import carried
-from benchmax.adapters.skyrl.config import read_config
+from benchmax.adapters.skyrl.entrypoint import read_config
 from benchmax.adapters.skyrl.generator import BenchmaxGenerator, OpenEnv, make_generator
 from benchmax.doctor.tool_arguments import arguments_for
 from benchmax.envs.base_env import with_system_prompt

@@ -16,12 +16,12 @@ from urllib.parse import urlsplit
 import typer
 
 from benchmax import extras, metrics
-from benchmax.cli.exit_codes import FAILED, INTERRUPTED
+from benchmax.cli.exit_codes import FAILED
 from benchmax.cli.output import Json, command, ended_words, print_json, safe, stderr
 from benchmax.cli.platform.connection import platform
 from benchmax.cli.platform.run_compare import interval_words
 from benchmax.cli.platform.up import sign_in_link
-from benchmax.cli.platform.watch import follow, shown
+from benchmax.cli.platform.watch import watch_to_end
 from benchmax.envs.arithmetic.arithmetic_env import ArithmeticEnv
 from benchmax.envs.datasets.split import hold_out
 from benchmax.platform.sdk.auto_start import local_url
@@ -95,13 +95,8 @@ def launch_arguments(rows: int, model: str, steps: int, seed: int) -> dict[str, 
 
 def _follow(client: TrainerClient, run_id: str) -> None:
     """Show the run until it ends; anything but completion ends the command."""
-    try:
-        with shown() as show:
-            follow(client, client.get_run(run_id), show)
-    except KeyboardInterrupt:
-        stderr.print(f"The run continues; watch it with: {safe(command())} runs watch {safe(run_id)}")
-        raise typer.Exit(INTERRUPTED) from None
-    run = client.get_run(run_id)
+    advice = f"The run continues; watch it with: {safe(command())} runs watch {safe(run_id)}"
+    run = watch_to_end(client, run_id, advice)
     if run["status"] != "complete":
         stderr.print(f"The run {ended_words(run['status'])}: {safe(run['statusReason'])}")
         raise typer.Exit(FAILED)

@@ -27,17 +27,23 @@ REWARD = metrics.REWARD
 def watch(run_id: RunId, json: Json = False) -> None:
     """Follow a run until it ends. Ctrl-C stops watching, not the run. The exit code is 1 unless it completes."""
     with platform() as client:
-        run = client.get_run(run_id)
-        try:
-            with shown(json) as show:
-                follow(client, run, show)
-        except KeyboardInterrupt:
-            stderr.print(f"No longer watching. The run continues; stop it with: benchmax stop {safe(run_id)}")
-            raise typer.Exit(INTERRUPTED) from None
-        run = client.get_run(run_id)
+        advice = f"No longer watching. The run continues; stop it with: benchmax stop {safe(run_id)}"
+        run = watch_to_end(client, run_id, advice, json)
     stderr.print(f"{safe(run['name'])} {ended_words(run['status'])}. {safe(run['statusReason'])}")
     if run["status"] != "complete":
         raise typer.Exit(FAILED)
+
+
+def watch_to_end(client: TrainerClient, run_id: str, advice: str, json: bool = False) -> dict[str, Any]:
+    """Show a run until it has ended; Ctrl-C ends the command with this advice."""
+    run = client.get_run(run_id)
+    try:
+        with shown(json) as show:
+            follow(client, run, show)
+    except KeyboardInterrupt:
+        stderr.print(advice)
+        raise typer.Exit(INTERRUPTED) from None
+    return client.get_run(run_id)
 
 
 Show = Callable[[Mapping[str, Any]], None]

@@ -25,7 +25,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 from benchmax import extras
 from benchmax.config import home
@@ -336,14 +336,10 @@ def _temporary(name: str) -> str:
     return f"{TEMPORARY}{name}-"
 
 
-@contextmanager
-def _locked(name: str) -> Iterator[None]:
+def _locked(name: str) -> IO[str]:
+    """Holds the lock of a name in the store until it is closed."""
     models_dir().mkdir(parents=True, exist_ok=True)
-    held = lock_file(models_dir() / f".{name}.lock", wait=math.inf)
-    try:
-        yield
-    finally:
-        os.close(held)
+    return open(lock_file(models_dir() / f".{name}.lock", wait=math.inf))
 
 
 @contextmanager

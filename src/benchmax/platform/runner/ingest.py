@@ -32,7 +32,7 @@ from benchmax.platform.store.accounts.secrets import Vault
 from benchmax.platform.store.clean_text import clean_json, finite, fits_integer
 from benchmax.platform.store.database import Database
 from benchmax.platform.store.datadir import DataDir
-from benchmax.platform.store.runs import cursors, evals, events, ingested, rollouts, runs
+from benchmax.platform.store.runs import evals, events, ingested, rollouts, runs
 from benchmax.platform.store.runs import metrics as run_metrics
 from benchmax.platform.wire.values import ENDED
 from benchmax.rollouts.record import DEMONSTRATION
@@ -106,7 +106,7 @@ class Ingest:
         until = time.monotonic() + seconds
         if self._offsets is None:
             with self.database.read() as db:
-                self._offsets = cursors.of_run(db, self.run_id)
+                self._offsets = ingested.offsets(db, self.run_id)
         self._drop_missing()
         self._read_status()
         try:
@@ -150,7 +150,7 @@ class Ingest:
         with self.database.write() as db:
             for name in gone:
                 rollouts.drop_file(db, self.run_id, name)
-                cursors.forget(db, self.run_id, name)
+                ingested.forget_file(db, self.run_id, name)
             ingested.count_errors(db, self.run_id)
         for name in gone:
             del self._offsets[name]
@@ -199,7 +199,7 @@ class Ingest:
         """Rows and cursors, in one transaction."""
         assert self._offsets is not None
         with self.database.write() as db:
-            stored = cursors.locked_offsets(db, self.run_id, [piece.name for piece in batch])
+            stored = ingested.locked_offsets(db, self.run_id, [piece.name for piece in batch])
             if any(stored.get(piece.name, 0) != piece.known for piece in batch):
                 raise _CursorMoved
             new_events = [event for piece in batch if piece.name == EVENTS for event in _events(piece.lines)]
@@ -213,7 +213,7 @@ class Ingest:
                 self._store_event(db, event)
             self._store_rollouts(db, [piece for piece in batch if piece.name not in (METRICS, EVENTS)])
             read = {piece.name: (piece.end, piece.fingerprint) for piece in batch}
-            cursors.move(db, self.run_id, read)
+            ingested.move_cursors(db, self.run_id, read)
         self._offsets |= read
 
     def _store_earlier(

@@ -12,7 +12,7 @@ import psutil
 
 from benchmax.config import data_dir, setting
 from benchmax.errors import UsageError
-from benchmax.files.atomic import write_text
+from benchmax.files.atomic import read_object, write_text
 from benchmax.files.locks import is_locked, lock_file
 
 
@@ -86,12 +86,10 @@ class DataDir:
                 f"A {name} already runs on {self.root} (pid {_pid(path)}). "
                 "Use that one, stop it with `benchmax down`, or set BENCHMAX_DATA to another directory."
             ) from None
-        try:
+        with open(descriptor):
             os.ftruncate(descriptor, 0)
             os.pwrite(descriptor, json.dumps({"pid": os.getpid()}).encode(), 0)
             yield
-        finally:
-            os.close(descriptor)
 
     def holder(self, name: str) -> int | None:
         """The process that holds the lock of `name`, as the lock itself says."""
@@ -104,7 +102,4 @@ class DataDir:
 
 
 def _pid(path: Path) -> str:
-    try:
-        return str(json.loads(path.read_text())["pid"])
-    except (OSError, ValueError, KeyError, TypeError):
-        return "unknown"
+    return str(read_object(path).get("pid", "unknown"))

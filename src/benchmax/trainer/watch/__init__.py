@@ -7,7 +7,6 @@
     update_alarms    updates: entropy, drift between sampler and trainer, NaN
     signal_alarms    groups of samples from which nothing can be learned
     recovery         after a collapse: back to the last good checkpoint with a smaller step, a few times
-    lr_decay         after evaluations without progress: a smaller learning rate
 
 An alarm is a function of the history and a step's rollouts; its name is the `alert` of the event it raises, and a line
 in `docs/training.md`. Alarms look at records only: they change nothing in the run.

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmax.files import json_size
-from benchmax.files.atomic import write_text
+from benchmax.files.atomic import object_in, write_text
 from benchmax.files.links import read_plain
 
 LAUNCH_FILE = "launch.json"
@@ -33,10 +33,9 @@ def read_child_file(path: Path, most: int = FILE_BYTES) -> dict[str, Any]:
     """The JSON object in such a file, of at most so many bytes; empty when there is none. No link is followed."""
     try:
         text = read_plain(path.parent, path.name, most)
-        value = None if json_size.too_many(text) else json.loads(text)
-    except (OSError, ValueError, RecursionError):
+    except OSError:
         return {}
-    return value if isinstance(value, dict) else {}
+    return {} if json_size.too_many(text) else object_in(text) or {}
 
 
 def write_child_file(path: Path, value: Mapping[str, Any]) -> None:

@@ -3,9 +3,8 @@
 Start with `live_sessions` (the runner's side), then `session_child` (the process).
 
     chat            a conversation with a checkpoint in its environment
-    completions     chat completions of a local model
     live_sessions   starts, adopts, ends and sweeps them
-    models          the local models they load
+    models          the local models they load, and chat completions of one
     rollouts        rollouts of examples, reported as they happen
     session_child   the process: opens the environment or model and answers at a socket
 

@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import aclosing
 from pathlib import Path
 from typing import Any
 
 from benchmax.envs.types import ToolDefinition
 from benchmax.inference.engine.request import OnTokens
 from benchmax.inference.local_model import LocalModel
+from benchmax.inference.server.completions import LocalCompletions, StreamFailed
+from benchmax.inference.server.openai_api import ChatRequest
 from benchmax.inference.server.stream import TextStream
 from benchmax.inference.tokens.chat import parse_reply
 from benchmax.inference.tokens.token_model import Sampled, TokenConversation
@@ -21,6 +25,7 @@ LIMITS: dict[str, Any] = {"slots": 8, "kv_bytes": 1024**3}
 NICE = 5
 
 OnText = Callable[[str], None]
+Send = Callable[[Mapping[str, Any]], None]
 
 
 def lower_priority() -> None:
@@ -75,3 +80,29 @@ class StreamedModel(LocalModel):
     def _send(self, piece: str) -> None:
         if piece:
             self._on_text(piece)
+
+
+class Completions:
+    """Answers requests of the OpenAI API: `{"reply"}` or `{"chunk"}…`; `{"status", "error"}` for a failure."""
+
+    def __init__(self, model: LocalModel) -> None:
+        self._model = model
+        self._completions = LocalCompletions(model)
+
+    def about(self) -> dict[str, Any]:
+        return {"model": self._model.name}
+
+    async def answer(self, request: Mapping[str, Any], send: Send) -> None:
+        try:
+            chat = ChatRequest.read(json.dumps(request["body"]).encode())
+            if not chat.stream:
+                send({"reply": await self._completions.whole(chat)})
+                return
+            async with aclosing(self._completions.stream(chat)) as chunks:
+                async for chunk in chunks:
+                    send({"chunk": chunk})
+        except StreamFailed as failed:
+            send({"status": 500, "error": failed.body})
+        except Exception as error:
+            status, body = self._completions.failure(error)
+            send({"status": status, "error": body})

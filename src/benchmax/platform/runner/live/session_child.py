@@ -76,8 +76,7 @@ async def _rollout_handler(child: ChildProcess) -> AsyncIterator[Handler]:
 
 @asynccontextmanager
 async def _model_handler(child: ChildProcess) -> AsyncIterator[Handler]:
-    from benchmax.platform.runner.live.completions import Completions
-    from benchmax.platform.runner.live.models import load_local
+    from benchmax.platform.runner.live.models import Completions, load_local
 
     name = child.launch["model"]
     child.say(loading_text(name))

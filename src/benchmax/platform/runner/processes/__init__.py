@@ -6,7 +6,6 @@ Start with `run_process` (one run's processes, from start to end).
     parent_watch         the child's side: it ends when its runner is gone, unless another runner adopts it
     run_process          the runner's side: starts, adopts and ends the processes of one run
     process_ids          a process as pid and start time; all processes of the machine, through psutil
-    inherited_variables  which of the runner's environment variables a run's processes see
     process_tags         by what every process of a run is recognised, whoever its parent is
 
 Nothing here knows jobs or the database. It runs on Linux and macOS; what only one kernel has is guarded.

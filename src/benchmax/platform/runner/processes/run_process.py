@@ -17,11 +17,11 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from benchmax.envs.remote.process_limits import PASSED_ON
 from benchmax.files.logs import open_log
 from benchmax.files.temp_dirs import remove_orphaned_dirs
 from benchmax.platform.runner.children.child_files import PROCESS_FILE, read_child_file, write_child_file
 from benchmax.platform.runner.processes import process_ids, process_tags
-from benchmax.platform.runner.processes.inherited_variables import inherited_variables
 from benchmax.platform.runner.processes.parent_watch import Policy, fifo_path
 from benchmax.platform.runner.processes.process_ids import Process
 
@@ -29,6 +29,22 @@ GRACE_SECONDS = 10.0
 """From SIGTERM to SIGKILL."""
 SETUP_SECONDS = 1_200.0
 """A child that reports nothing for this long while it prepares is hung; it may install packages or fetch a model."""
+
+_PASSED_PREFIXES = ("LC_", "CUDA_", "NVIDIA_", "OMP_", "GOMP_", "MKL_", "KMP_", "ONEDNN_", "PYTORCH_", "PIP_", "UV_")
+_PASSED_NAMES = PASSED_ON | {
+    "BENCHMAX_HOME",
+    "BENCHMAX_ENV_MEMORY",
+    "BENCHMAX_SANDBOX_INSIST",
+    "BENCHMAX_SANDBOX_READ",
+    "HF_HOME",
+    "HF_HUB_OFFLINE",
+    "HF_ENDPOINT",
+    "XDG_CACHE_HOME",
+    "TMPDIR",
+    "PYENV_ROOT",
+    "TINKER_BASE_URL",
+}
+"""Which of the runner's environment variables the processes of a run see, with those that begin so."""
 
 
 class Member(NamedTuple):
@@ -204,6 +220,15 @@ class RunProcess:
     def _signal(self, number: signal.Signals) -> None:
         if self.pid > 1:
             process_ids.send_signal(number, self.pid, send=os.killpg)
+
+
+def inherited_variables(extra: Mapping[str, str] | None = None) -> dict[str, str]:
+    """Where things are, never a key, and what is set for this run (`extra`)."""
+    kept = {
+        name: value for name, value in os.environ.items() if name in _PASSED_NAMES or name.startswith(_PASSED_PREFIXES)
+    }
+    # An environment that uses the SDK must not start a platform of its own.
+    return {**kept, "PYTHONUNBUFFERED": "1", "BENCHMAX_NO_AUTO_START": "1", **(extra or {})}
 
 
 def _adopt(run_dir: Path, pid: int | None, started: float | None) -> int | None:

@@ -10,6 +10,7 @@ from typing import Any, TypeAlias
 from fastapi.responses import JSONResponse, Response
 
 from benchmax.errors import ModelProtocolError, ModelUnavailable
+from benchmax.files.atomic import object_in
 from benchmax.models.openai_error_bodies import error_body, error_response
 from benchmax.net import sse
 from benchmax.platform.server.server_services import Services
@@ -67,11 +68,8 @@ async def _whole(services: Services, chosen: ChosenModel, body: Mapping[str, Any
         raise ModelUnavailable(_BROKE_OFF)
     async with _relayed(services, chosen, body) as pieces:
         raw = b"".join([piece async for piece in pieces])
-    try:
-        reply = json.loads(raw)
-    except ValueError:
-        reply = None
-    if not isinstance(reply, dict):
+    reply = object_in(raw)
+    if reply is None:
         raise ModelProtocolError("The endpoint's answer is not a JSON object. Check its address.")
     return reply
 

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+from benchmax.files.atomic import object_in
 from benchmax.net.sse import EventReader
 
 _NOT_IN_PARTS = frozenset({"role", "id", "type", "name"})
@@ -32,7 +32,7 @@ class StreamedReply:
         return {**self._about, "choices": choices}
 
     def _add_all(self, events: Iterable[bytes]) -> list[dict[str, Any]]:
-        chunks = [chunk for data in events if (chunk := _object(data)) is not None]
+        chunks = [chunk for data in events if (chunk := object_in(data)) is not None]
         for chunk in chunks:
             self._add(chunk)
         return chunks
@@ -113,15 +113,6 @@ def _joined(value: Any) -> Any:
 def _index(entry: Mapping[str, Any]) -> int:
     index = entry.get("index")
     return index if isinstance(index, int) else 0
-
-
-def _object(data: bytes) -> dict[str, Any] | None:
-    """The object in an event's data; None for anything else."""
-    try:
-        found = json.loads(data)
-    except (ValueError, RecursionError):
-        return None
-    return found if isinstance(found, dict) else None
 
 
 def objects(value: Any) -> list[dict[str, Any]]:

@@ -28,17 +28,8 @@ class Holder(NamedTuple):
     """When the process started, Unix seconds."""
 
 
-def enqueue(
-    db: Session,
-    run_id: str,
-    *,
-    kind: str = "train",
-    eval_id: str | None = None,
-    priority: int = 0,
-    slots: int = 1,
-    max_attempts: int = 5,
-) -> Job:
-    job = Job(run_id=run_id, kind=kind, eval_id=eval_id, priority=priority, slots=slots, max_attempts=max_attempts)
+def enqueue(db: Session, run_id: str, *, kind: str = "train", eval_id: str | None = None, slots: int = 1) -> Job:
+    job = Job(run_id=run_id, kind=kind, eval_id=eval_id, slots=slots)
     db.add(job)
     db.flush()
     return job

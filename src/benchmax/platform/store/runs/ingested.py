@@ -1,17 +1,55 @@
-"""Forgets and counts what was read from a run directory and can be read again."""
+"""What was read from a run directory: how far each of its files, how much it was, and how to forget it.
+
+A cursor moves in the transaction of what was read: no gap, no double.
+"""
 
 from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
 
 from sqlalchemy import delete, func, select, update
 from sqlalchemy.orm import Session
 
 from benchmax.platform.store.runs import evals, rollouts
+from benchmax.platform.store.statements import upsert
 from benchmax.platform.store.tables import Cursor, Event, MetricName, MetricValue, RolloutRow, Run
 
 EVALS = "evals/"
 """The folder of evaluations outside training, in a run directory."""
 TRAINER = "trainer."
 """How the kinds of events begin that were read from a run directory."""
+
+
+# How far files were read
+
+
+def offsets(db: Session, run_id: str) -> dict[str, tuple[int, int]]:
+    """Offset and fingerprint of each file that was read, by its name relative to the run directory."""
+    return {each.file: (each.offset, each.inode) for each in db.scalars(select(Cursor).where(Cursor.run_id == run_id))}
+
+
+def locked_offsets(db: Session, run_id: str, files: Sequence[str]) -> dict[str, int]:
+    """How far these files were read. Another reader of the run waits until this transaction ends."""
+    db.execute(select(Run.id).where(Run.id == run_id).with_for_update())
+    query = select(Cursor.file, Cursor.offset).where(Cursor.run_id == run_id, Cursor.file.in_(files))
+    return dict(db.execute(query).all())
+
+
+def move_cursors(db: Session, run_id: str, read: Mapping[str, tuple[int, int]]) -> None:
+    """Remember offset and fingerprint of each file; another fingerprint means that it was replaced."""
+    rows = [
+        {"run_id": run_id, "file": file, "offset": offset, "inode": fingerprint}
+        for file, (offset, fingerprint) in read.items()
+    ]
+    upsert(db, Cursor, rows, key=("run_id", "file"))
+
+
+def forget_file(db: Session, run_id: str, file: str) -> None:
+    """Read a file from the start again."""
+    db.execute(delete(Cursor).where(Cursor.run_id == run_id, Cursor.file == file))
+
+
+# What was read of them
 
 
 def clear(db: Session, run_id: str) -> None:

@@ -18,6 +18,7 @@ from typing import Any
 from sqlalchemy import Text, case, cast, func, select
 from sqlalchemy.orm import Session
 
+from benchmax.files.atomic import object_in
 from benchmax.files.links import open_plain
 from benchmax.platform.store.clean_text import clean
 from benchmax.platform.store.runs.rollouts import matching, ordered
@@ -105,11 +106,8 @@ def _lines(run_dir: Path, rows: Sequence[RolloutRow]) -> Iterator[tuple[RolloutR
 
 def _excerpt(line: str, wanted: str) -> str | None:
     """The text around `wanted` in a record's texts; None when it is only among the names of its fields."""
-    try:
-        record = json.loads(line)
-    except (ValueError, RecursionError):
-        record = None
-    if not isinstance(record, dict):  # the prompt alone
+    record = object_in(line)
+    if record is None:  # the prompt alone
         record = {"messages": line}
     for name in _SEARCHED:
         for text in _texts(record.get(name)):

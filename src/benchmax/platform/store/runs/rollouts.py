@@ -13,6 +13,7 @@ from sqlalchemy import ColumnElement, Select, Text, and_, bindparam, cast, delet
 from sqlalchemy.orm import Session
 
 from benchmax.envs.reward_helpers import content_text, last_user_text
+from benchmax.evaluation.compare import TOTAL
 from benchmax.files.links import open_plain
 from benchmax.platform.store.clean_text import checked_float, checked_integer, clean, clean_json
 from benchmax.platform.store.statements import upsert
@@ -289,6 +290,17 @@ def component_averages(db: Session, run_id: str, *, split: str, eval_id: str = "
     """The mean of each reward component at the latest step; None when there is no step."""
     found = db.scalars(select(RolloutRow.components).where(at_latest_step(db, run_id, split, eval_id))).all()
     return _means(found) if found else None
+
+
+def scores(db: Session, run_id: str, *, split: str = "eval", eval_id: str = "") -> dict[str, list[dict[str, float]]]:
+    """The scored rollouts of a split's latest step, by example, as `benchmax.evaluation.compare` compares them."""
+    columns = select(RolloutRow.example_id, RolloutRow.reward, RolloutRow.components)
+    query = columns.where(at_latest_step(db, run_id, split, eval_id), RolloutRow.reward.is_not(None))
+    found: dict[str, list[dict[str, float]]] = defaultdict(list)
+    for example_id, reward, components in db.execute(query):
+        assert reward is not None
+        found[example_id].append({**components, TOTAL: reward})
+    return dict(found)
 
 
 def splits(db: Session, run_id: str) -> list[str]:

@@ -1,7 +1,7 @@
 """Every table, one module for each subject; importing this package puts all of them into `Base.metadata`.
 
     base               what every table is made of
-    accounts           users, keys, sign-ins, secrets, endpoints, the audit log; webhooks: who is notified
+    accounts           users, keys, sign-ins, secrets, endpoints, webhooks, the audit log
     uploads            files and corpora
     runs, queue        runs and what they recorded; work for the runner
 
@@ -12,6 +12,7 @@ Times are Unix seconds; ids are random text, or counters where order matters. A 
 from benchmax.platform.store.tables.accounts import (
     ApiKey,
     Audit,
+    Delivery,
     DeviceCode,
     Endpoint,
     Login,
@@ -19,6 +20,7 @@ from benchmax.platform.store.tables.accounts import (
     LoginLink,
     Secret,
     User,
+    Webhook,
 )
 from benchmax.platform.store.tables.base import BIG, Base, new_id
 from benchmax.platform.store.tables.queue import Job, OneOffJob
@@ -33,7 +35,6 @@ from benchmax.platform.store.tables.runs import (
     Run,
 )
 from benchmax.platform.store.tables.uploads import Blob, BlobPath, Chunk, Corpus, Upload
-from benchmax.platform.store.tables.webhooks import Delivery, Webhook
 
 __all__ = [
     "BIG",

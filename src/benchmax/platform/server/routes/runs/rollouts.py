@@ -21,7 +21,7 @@ from benchmax.platform.server.server_services import Services
 from benchmax.platform.server.services.runs.rollout_tokens import token_runs
 from benchmax.platform.server.services.wire_shapes import shape
 from benchmax.platform.server.threads import Router
-from benchmax.platform.store.runs import comparisons, evals, rollout_search, rollouts, runs
+from benchmax.platform.store.runs import evals, rollout_search, rollouts, runs
 from benchmax.platform.store.tables import Run
 from benchmax.platform.wire import rollouts as wire
 from benchmax.platform.wire.evals import ComparedComponent, ComparedGroup, Comparison, ComparisonSummary
@@ -148,8 +148,8 @@ def comparison_summary(
     """The run's latest eval against another model's, or another run's: each component, paired by example."""
     with services.database.read() as db:
         other_id, theirs = _compared_with(db, run, caller, external_eval_id, other_run_id)
-        other = comparisons.scores(db, other_id, **theirs)
-        found = compare_scores(base=other, other=comparisons.scores(db, run.id))
+        other = rollouts.scores(db, other_id, **theirs)
+        found = compare_scores(base=other, other=rollouts.scores(db, run.id))
     number = found[TOTAL].delta.n if found else 0
     return ComparisonSummary(n=number, components=[_compared(name or WHOLE, each) for name, each in found.items()])
 
@@ -178,9 +178,15 @@ def _compared(name: str, each: Difference) -> ComparedComponent:
             "ci_low": low,
             "ci_high": high,
             "n": each.delta.n,
-            "label": comparisons.label(each),
+            "label": _label(each),
         }
     )
+
+
+def _label(found: Difference) -> str:
+    """The verdict on the run against the other model, in the words of published clients."""
+    unclear = "closing in" if found.delta.mean < 0 else found.verdict
+    return {"better": "outperformed", "worse": "comparison leads"}.get(found.verdict, unclear)
 
 
 @router.get("/{rollout_id}/details")

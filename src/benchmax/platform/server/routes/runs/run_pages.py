@@ -12,6 +12,7 @@ from fastapi import Query
 from fastapi.responses import StreamingResponse
 from sqlalchemy import select
 
+from benchmax.files.atomic import object_in
 from benchmax.files.links import open_plain, read_plain
 from benchmax.platform.server.downloads import attachment
 from benchmax.platform.server.routes.environments import report_info
@@ -123,8 +124,7 @@ def get_config(services: Services, run: VisibleRun) -> wire.RunConfig:
     try:
         text = read_plain(services.data.run(run.id), "config.json", CONFIG_BYTES).decode()
         # Where things lie on the server is the server's own business.
-        found = clean_json(json.loads(text.replace(f"{services.data.root}/", "")))
-        settings = found if isinstance(found, dict) else None
+        settings = clean_json(object_in(text.replace(f"{services.data.root}/", "")))
     except (OSError, ValueError, RecursionError):
         settings = None
     return wire.RunConfig(type=run.kind, args=args, paths=run.paths, parent=run.parent, settings=settings)

@@ -8,6 +8,7 @@ import time
 from sqlalchemy import bindparam, select
 from sqlalchemy.orm import Session
 
+from benchmax.files.logs import modified_at
 from benchmax.platform.server.security.authentication import Principal
 from benchmax.platform.server.services.runs.launch_checks import FINGERPRINT
 from benchmax.platform.server.services.wire_shapes import shape
@@ -105,10 +106,4 @@ def _heartbeat(run: Run, data: DataDir) -> float | None:
         return None
     if run.status in ENDED:
         return run.ended
-    beats = []
-    for name in ("status.json", "child.json"):
-        try:
-            beats.append((data.run(run.id) / name).stat().st_mtime)
-        except OSError:
-            continue
-    return max(beats, default=None)
+    return max(modified_at(data.run(run.id) / name) for name in ("status.json", "child.json")) or None
