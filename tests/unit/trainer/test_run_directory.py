@@ -315,6 +315,16 @@ def test_a_reward_is_printed_short_and_what_was_not_scored_is_told():
     assert "750000" not in console.file.getvalue()
 
 
+def test_what_another_backend_does_not_measure_is_left_out():
+    event = ("metrics", {"step": 0, "split": "train", "values": {"reward/mean": 0.5}})
+    assert describe(*event, 5) == "step 1/5  reward 0.500"
+    console = Console(file=io.StringIO(), force_terminal=True, width=100)
+    with LiveView(5, console) as view:
+        view(*event)
+    assert "0.500" in console.file.getvalue()
+    assert "tokens" not in console.file.getvalue()
+
+
 def test_a_failure_is_told_without_the_words_that_the_error_line_has():
     failed = {"step": 5, "message": "RewardError: No rollout got a reward."}
     assert describe("failed", failed, 9) == "failed after 5 steps"
