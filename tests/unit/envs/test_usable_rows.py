@@ -13,7 +13,7 @@ from benchmax import BaseEnv, make_example
 from benchmax.cli.app import app
 from benchmax.envs.datasets import DatasetReport
 from benchmax.envs.datasets.readers import named_rows
-from benchmax.envs.datasets.required_rows import check_count, check_run_rows
+from benchmax.envs.datasets.usable_rows import check_count, check_run_rows
 from benchmax.envs.remote.preprocess import batch_outcomes, preprocess
 from benchmax.errors import DatasetError
 from benchmax.platform.runner.children.train_child import load_task
