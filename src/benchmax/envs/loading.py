@@ -19,6 +19,7 @@ import os
 import reprlib
 import sys
 from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
 from types import ModuleType, UnionType, new_class
@@ -378,17 +379,10 @@ def own_rows(env_class: type[BaseEnv], name: str | None = None) -> Any:
         raise UsageError(f"{env_class.__name__} has no rows of its own. Give some with --data FILE.")
     guarded = new_class(env_class.__name__, (env_class, _NoHub))
     guarded.__module__, guarded._typed = env_class.__module__, name  # type: ignore[attr-defined]
-    try:
+    with _errors_of_loader(env_class):
         returned = guarded.load_dataset(*([] if name is None else [name]))  # type: ignore[attr-defined]
-        rows = _rows_of_pair(env_class, returned)
-        return list(rows) if isinstance(rows, Iterator) else rows  # they are read more than once
-    except BenchmaxError:
-        raise
-    except Exception as error:
-        raise UsageError(
-            f"{env_class.__name__}.load_dataset failed: {describe_cause(error)}. "
-            "Correct it, or give another dataset with --data."
-        ) from error
+    rows = _rows_of_pair(env_class, returned)
+    return _drawn(env_class, rows) if isinstance(rows, Iterator) else rows
 
 
 def own_json_rows(env_class: type[BaseEnv], name: str | None = None) -> list[dict[str, Any]]:
@@ -400,6 +394,25 @@ def own_json_rows(env_class: type[BaseEnv], name: str | None = None) -> list[dic
         raise DatasetError(
             f"The rows of {env_class.__name__}.load_dataset are no JSON: {describe_cause(error)}. "
             "Make them of texts, numbers, lists and dicts."
+        ) from error
+
+
+def _drawn(env_class: type[BaseEnv], rows: Iterator[Any]) -> Iterator[Any]:
+    """The rows as they are made: there may be no end to them."""
+    with _errors_of_loader(env_class):
+        yield from rows
+
+
+@contextmanager
+def _errors_of_loader(env_class: type[BaseEnv]) -> Iterator[None]:
+    try:
+        yield
+    except BenchmaxError:
+        raise
+    except Exception as error:
+        raise UsageError(
+            f"{env_class.__name__}.load_dataset failed: {describe_cause(error)}. "
+            "Correct it, or give another dataset with --data."
         ) from error
 
 
