@@ -58,8 +58,8 @@ if TYPE_CHECKING:
     from benchmax.rollouts.play import run_rollout as run_rollout
     from benchmax.rollouts.record import Rollout as Rollout
     from benchmax.rollouts.record import Termination as Termination
+    from benchmax.rollouts.record_files import read_rollouts as read_rollouts
     from benchmax.rollouts.replay import replay as replay
-    from benchmax.rollouts.rollout_log import read_rollouts as read_rollouts
     from benchmax.rollouts.settings import RolloutSettings as RolloutSettings
 
     __version__: str
@@ -85,7 +85,7 @@ _HOMES = {
     "benchmax.rewards.tournament": "tournament",
     "benchmax.rollouts.groups": "run_batch run_group",
     "benchmax.rollouts.host": "EnvHost",
-    "benchmax.rollouts.rollout_log": "read_rollouts",
+    "benchmax.rollouts.record_files": "read_rollouts",
     "benchmax.rollouts.play": "run_rollout",
     "benchmax.rollouts.record": "Rollout Termination",
     "benchmax.rollouts.replay": "replay",

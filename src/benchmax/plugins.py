@@ -24,6 +24,7 @@ from __future__ import annotations
 
 import inspect
 import logging
+import re
 import reprlib
 import signal
 import sys
@@ -60,6 +61,8 @@ GROUPS: dict[str, tuple[Callable[[Any], bool], str]] = {
     "imports": (_is_function, "a plain function that takes an address and returns an environment class"),
 }
 """What an entry of each group has to be: as a test, and in words."""
+_NAME = re.compile(r"\w[\w-]*")
+"""A name that stays one where it is typed: beside weights (`a=2,b`), addresses (`a:x`), paths and dotted names."""
 _GROUP_NAMES = frozenset(f"benchmax.{group}" for group in GROUPS)
 _reserved: dict[str, frozenset[str]] = {}
 _warned: set[str] = set()
@@ -75,7 +78,12 @@ def entries(group: str) -> dict[str, EntryPoint]:
     assert group in GROUPS, group
     found: dict[str, EntryPoint] = {}
     for each in sorted(entry_points(group=f"benchmax.{group}"), key=lambda entry: _package(entry) != "benchmax"):
-        if each.name in _reserved.get(group, ()):
+        if not _NAME.fullmatch(each.name):
+            _warn(
+                f"{_package(each)} adds {each.name!r} to {group}, which cannot be typed as a name. It is left out; "
+                "a name has letters, digits, _ and - alone."
+            )
+        elif each.name in _reserved.get(group, ()):
             _warn(f"{_package(each)} adds {each.name!r} to {group}, which is one of benchmax's own. It is left out.")
         elif each.name not in found:
             found[each.name] = each

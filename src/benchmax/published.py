@@ -85,14 +85,19 @@ GONE: dict[str, str] = {
         f"{_MCP}.provisioners.{name}": _MACHINES
         for name in ("setup_sync_dir", "cleanup_dir", "get_setup_command", "get_run_command")
     },
+    "benchmax.multi_model": "Run `benchmax eval` with each model, and `benchmax compare` on two evaluations.",
+    "benchmax.rag": (
+        "Rows are not generated from documents here: write them to a file, and search documents with benchmax.search."
+    ),
+    "benchmax.traces": "Rows are not taken from traces here: write them to a file that load_examples reads.",
     **{f"env_tracking.{name}": _TRACKING for name in ("TrackingConfig", "tracking_context", "with_tracking")},
 }
 """What has no use here, a module or a name in one, and what to use instead."""
 
 
 def advice_on(name: str) -> str:
-    """What to use instead of a name that is gone, or of one in a module that is; empty for every other."""
-    return GONE.get(name) or GONE.get(name.rpartition(".")[0], "")
+    """What to use instead of a name that is gone, or of one in a package that is; empty for every other."""
+    return GONE.get(name) or (advice_on(name.rpartition(".")[0]) if name else "")
 
 
 ServerAcquisitionError = McpError

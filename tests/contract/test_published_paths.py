@@ -114,6 +114,15 @@ def test_what_is_gone_says_what_to_use_instead(name):
         assert raised.value.name == name
 
 
+@pytest.mark.parametrize(
+    "module", ["rag.chunkers.markdown", "rag.corpus.search_client", "traces.braintrust.adapter", "multi_model.caller"]
+)
+def test_what_is_in_a_package_that_is_gone_says_so_too(module):
+    package = f"benchmax.{module.partition('.')[0]}"
+    with pytest.raises(ImportError, match=rf"^{re.escape(package)} is not in this benchmax\. "):
+        importlib.import_module(f"benchmax.{module}")
+
+
 def test_what_to_use_instead_exists():
     """Every module that a sentence names can be found, and so can what it says of ParallelMcpEnv."""
     for advice in GONE.values():
@@ -201,8 +210,8 @@ def test_tracking_is_refused_unless_an_environment_has_its_own():
 
 
 def test_an_unknown_module_stays_unknown():
-    with pytest.raises(ModuleNotFoundError, match=r"No module named 'benchmax\.rag'"):
-        importlib.import_module("benchmax.rag")
+    with pytest.raises(ModuleNotFoundError, match=r"No module named 'benchmax\.ragged'"):
+        importlib.import_module("benchmax.ragged")
 
 
 def published(env_class, *, source=None, dependencies=(), **arguments):
@@ -279,7 +288,7 @@ def test_a_name_that_is_not_here_is_refused_by_it():
         with module_with(module, **{thing.__name__: thing}):
             bundle = published(Scored, function=thing)
         with pytest.raises(
-            ValidationError, match=rf"uses {module}\.{thing.__name__}, which this benchmax does not have"
+            ValidationError, match=rf"uses {module}\.{thing.__name__}, which this benchmax does not have\. Rows are not"
         ):
             check_compatible(bundle.pickled, bundle.metadata)
 

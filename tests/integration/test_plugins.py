@@ -109,6 +109,8 @@ def test_the_platform_lists_examines_and_trains_it(trainer):
     listed = {each["id"]: each for each in trainer.list_environments()}
     assert listed["anagrams"]["path"] == "anagrams.environment.AnagramEnv"
     assert "broken" not in listed
+    assert not listed["rowless"]["bringsRows"]
+    assert [file["path"] for file in trainer.get_environment("rowless")["files"]] == ["rowless_plugin.py"]
     report = trainer.examine_environment("anagrams")
     assert {"long-prompts": "passed"}.items() <= {each["id"]: each["state"] for each in report["checks"]}.items()
     run_id = trainer.launch_environment("anagrams", launcher_args={"backend": "imitate"}, eval_share=0.1)

@@ -9,7 +9,7 @@ import pytest
 from benchmax.envs.remote.process_limits import scrubbed_environment
 from benchmax.files import redaction
 from benchmax.platform.runner.processes.run_process import inherited_variables
-from benchmax.rollouts import rollout_log
+from benchmax.rollouts import record_files
 from benchmax.rollouts.record import Rollout
 from benchmax.trainer.config import build_config
 from benchmax.trainer.rundir import RunDir
@@ -36,7 +36,7 @@ def test_no_line_of_a_run_directory_holds_a_secret(tmp_path, secrets):
     run.log_event("alert", message=said)
     run.log_metrics(0, "train", {SECRETS[2]: 1.0})
     run.close()
-    with rollout_log.RolloutLog(tmp_path / "run" / "rollouts.jsonl") as file:
+    with record_files.RolloutLog(tmp_path / "run" / "rollouts.jsonl") as file:
         file.append(Rollout.from_dict(record))
     lines = [line for path in (tmp_path / "run").rglob("*.jsonl") for line in path.read_text().splitlines()]
     assert len(lines) == 4
@@ -57,9 +57,9 @@ def test_a_secret_of_digits_damages_no_line(tmp_path):
             "id": "a", "example_id": "e", "reward": 0.1234567, "rewards": {"x": 0.1234567}, "started_at": 1763123456.5,
             "messages": [{"role": "user", "content": "my PIN is 123456"}],
         }  # fmt: skip
-        with rollout_log.RolloutLog(tmp_path / "rollouts.jsonl") as file:
+        with record_files.RolloutLog(tmp_path / "rollouts.jsonl") as file:
             file.append(Rollout.from_dict(record))
-        (kept,) = rollout_log.read_rollouts(tmp_path / "rollouts.jsonl")
+        (kept,) = record_files.read_rollouts(tmp_path / "rollouts.jsonl")
     finally:
         redaction.keep_secret(())
     assert (kept.reward, kept.started_at) == (0.1234567, 1763123456.5)

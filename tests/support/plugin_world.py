@@ -17,7 +17,19 @@ from benchmax.platform.daemon import control
 from benchmax.platform.store.datadir import DataDir
 
 ROOT = Path(__file__).resolve().parents[2]
-BROKEN = "[benchmax.environments]\nbroken = broken_plugin:Env\n[benchmax.commands]\nbroken = broken_plugin:command\n"
+BROKEN = """[benchmax.environments]
+broken = broken_plugin:Env
+rowless = rowless_plugin:Env
+[benchmax.commands]
+broken = broken_plugin:command
+"""
+ROWLESS = """
+from benchmax import BaseEnv
+class Env(BaseEnv):
+    @classmethod
+    def load_dataset(cls, name="", **kwargs): return None, None
+    async def compute_reward(self, rollout_id, messages, task, **kwargs): return {"x": 1.0}
+"""
 
 
 def install(folder: Path) -> Path:
@@ -31,6 +43,7 @@ def install(folder: Path) -> Path:
     shutil.rmtree(packages / "anagrams")  # from here on as an editable install: a path to the sources
     (packages / "anagrams.pth").write_text(f"{ROOT / 'examples' / 'plugin'}\n")
     (packages / "broken_plugin.py").write_text("raise RuntimeError('out of order')\n")
+    (packages / "rowless_plugin.py").write_text(ROWLESS)
     about = packages / "broken_plugin-1.0.dist-info"
     about.mkdir()
     (about / "METADATA").write_text("Metadata-Version: 2.1\nName: broken-plugin\nVersion: 1.0\n")

@@ -3,17 +3,22 @@
 from __future__ import annotations
 
 import asyncio
+import importlib
 import json
 import logging
 import os
 import subprocess
 import sys
 import textwrap
+from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
 
 from benchmax import EnvHost, RolloutSettings, load_examples, plugins, run_batch
+from benchmax.cli.app import command_of
+from benchmax.cli.plugin_commands import failure
+from benchmax.doctor import checks as checks_of_the_doctor
 from benchmax.doctor import registry
 from benchmax.envs.arithmetic.arithmetic_env import ArithmeticEnv
 from benchmax.envs.catalogue import environments
@@ -128,6 +133,19 @@ def test_names_of_benchmax_are_not_replaced(installed, caplog, group, name, list
     assert f"crooked adds '{name}' to {group}, which is one of benchmax's own. It is left out." in caplog.text
 
 
+@pytest.mark.parametrize("name", ["a,b", "a:b", "a/b", "a b", "a.py", "--a"])
+def test_a_name_that_cannot_be_typed_harms_nobody(installed, caplog, name):
+    source = (
+        "from benchmax import BaseEnv\nclass thing(BaseEnv):\n    async def compute_reward(self, *a, **k): return 1.0"
+    )
+    folder = installed("crooked", source, environments="good=thing")
+    about = Path(folder, "crooked-1.0.dist-info", "entry_points.txt")
+    about.write_text(f"[benchmax.environments]\ngood = crooked_module:thing\n{name} = crooked_module:thing\n")
+    assert {"good", "math"} <= set(usable_environments())
+    assert name not in plugins.entries("environments")
+    assert f"crooked adds {name!r} to environments, which cannot be typed as a name" in caplog.text
+
+
 def test_of_two_packages_with_one_name_the_user_hears(installed, caplog):
     for package in ("one", "two"):
         installed(package, "def thing(rest): return None", models="same=thing")
@@ -162,21 +180,29 @@ def checks(monkeypatch):
 @pytest.mark.parametrize(
     ("body", "need", "why"),
     [
-        ("raise ValueError('odd')", "lambda evidence: None", "the plug-in failed: ValueError: odd"),
-        ("raise SystemExit(2)", "lambda evidence: None", "the plug-in failed: SystemExit: 2"),
-        ("yield 'text'", "lambda evidence: None", "the plug-in failed: TypeError"),
-        ("return None", "lambda evidence: None", "the plug-in failed: TypeError"),
-        ("yield", "lambda evidence: 1 / 0", "the plug-in failed: ZeroDivisionError"),
+        ("raise ValueError('odd')", "lambda evidence: None", "failed: ValueError: odd"),
+        ("raise SystemExit(2)", "lambda evidence: None", "failed: SystemExit: 2"),
+        ("yield 'text'", "lambda evidence: None", "failed: TypeError"),
+        ("return None", "lambda evidence: None", "failed: TypeError"),
+        ("yield", "lambda evidence: 1 / 0", "failed: ZeroDivisionError"),
+        ("yield", "'examples'", "failed: TypeError"),
         ("import time; time.sleep(600); yield", "lambda evidence: None", "did not end within 0.2 s"),
     ],
 )
-def test_a_check_that_fails_or_hangs_is_skipped(installed, checks, monkeypatch, body, need, why):
+def test_a_check_that_fails_or_hangs_is_skipped_with_a_warning(installed, checks, monkeypatch, caplog, body, need, why):
     monkeypatch.setattr("benchmax.limits.CHECK_SECONDS", 0.2)
     installed("crooked", CHECK.format(id="bent", need=need, body=body), checks="bent=look")
     plugins.load("checks", "bent")
     findings, [line] = registry.run_checks(SimpleNamespace())
     assert (findings, line.state) == ([], "skipped")
-    assert why in line.note
+    assert line.note.startswith(f"the plug-in's check {why}")
+    assert f"The check 'bent' of crooked_module {why}" in caplog.text
+
+
+def test_a_module_without_a_check_is_named(installed, caplog):
+    installed("crooked", "thing = 1", checks="bent=thing")
+    importlib.reload(checks_of_the_doctor)
+    assert "of crooked registers no check" in caplog.text
 
 
 def test_a_check_does_not_replace_another(installed, checks):
@@ -196,11 +222,14 @@ def test_a_check_does_not_replace_another(installed, checks):
         ("raise RuntimeError('lost')", "failed in train: RuntimeError: lost"),
         ("raise SystemExit(4)", "failed in train: SystemExit: 4"),
         ("return None", "returns None, not an Outcome from train"),
+        ("return Outcome(Path('nowhere'), 'steps', 1)", "not an Outcome from train whose path holds a run"),
+        ("return Outcome('nowhere', 'steps', 1)", "not an Outcome from train whose path holds a run"),
     ],
 )
 @pytest.mark.parametrize("kind", ["def", "async def"])
 def test_a_trainer_that_fails_is_named(installed, kind, method, why):
-    source = f"class Own:\n    {kind} train(self, config, **options): {method}\n    resume = train\nthing = Own()"
+    head = "from pathlib import Path\nfrom benchmax.trainer.progress import Outcome\n"
+    source = f"{head}class Own:\n    {kind} train(self, config, **options): {method}\n    resume = train\nthing = Own()"
     installed("crooked", source, trainers="own=thing")
     with pytest.raises(PluginError, match=f"of crooked .*{why}"):
         asyncio.run(open_backend("own").train(None, on_event=print))
@@ -289,6 +318,23 @@ def test_commands_run_and_their_failures_are_lines(installed):
     assert helped.returncode == 0
     assert {"xgroup", "xfails", "xwaits"} <= set(helped.stdout.split())
     assert helped.stderr.count("It is skipped") == 2
+
+
+@pytest.mark.parametrize(
+    ("words", "command"),
+    [
+        (["xodd", "7"], "xodd"),
+        (["--profile", "xfails", "xodd"], "xodd"),
+        (["--profile=xfails", "train", "xodd"], "train"),
+        (["--help", "xodd"], "--help"),
+        ([], ""),
+    ],
+)
+def test_an_error_is_that_of_the_command_that_runs(installed, words, command):
+    installed("crooked", COMMANDS, commands="xodd=odd\nxfails=fails")
+    assert command_of(words) == command
+    blamed = failure(ValueError("out of order"), command)
+    assert ("'xodd'" in str(blamed)) if command == "xodd" else (blamed is None)
 
 
 def test_only_the_command_that_is_named_is_imported(installed):

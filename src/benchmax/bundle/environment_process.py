@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import asyncio
 import faulthandler
-import json
 import logging
 import os
 import resource
@@ -31,7 +30,7 @@ from benchmax.envs.base_env import BaseEnv, overrides
 from benchmax.envs.datasets.load import load_examples
 from benchmax.envs.demonstration import turn_after, turn_to_json
 from benchmax.envs.legacy import is_old_group_reward, is_old_reward
-from benchmax.envs.loading import load_env_class, own_rows
+from benchmax.envs.loading import load_env_class, own_json_rows
 from benchmax.envs.logging import current_rollouts, group_context
 from benchmax.envs.normalise_rewards import normalise_rewards
 from benchmax.envs.remote.preprocess import batch_outcomes
@@ -192,7 +191,7 @@ class Worker(FrameProtocol):
         if hook == "preprocess":
             return await asyncio.to_thread(_preprocess, type(host.env), *args)
         if hook == "own_rows":
-            return await asyncio.to_thread(_own_rows, type(host.env), *args)
+            return await asyncio.to_thread(own_json_rows, type(host.env), *args)
         if hook not in HOOKS:
             raise EnvError(f"There is no hook named {hook!r}. Use the same benchmax on both sides.")
         if hook == "demonstrate":
@@ -260,10 +259,6 @@ def _plain_tools(value: Any) -> list[Any]:
     if wrong and value is not None:
         raise EnvDefinitionError(f"list_tools returned {type(wrong[0]).__name__}. Return a list of ToolDefinition(…).")
     return tools
-
-
-def _own_rows(env_class: type[BaseEnv], name: str | None) -> list[Any]:
-    return list(json.loads(json.dumps(list(own_rows(env_class, name)))))
 
 
 def _preprocess(env_class: type[BaseEnv], rows: list[Any]) -> list[Any]:

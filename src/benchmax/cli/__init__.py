@@ -61,6 +61,7 @@ def _main() -> None:
 
 def _unexpected(error: Exception) -> str | None:
     """What to say of an error that is none of ours, if it is not a bug of ours either."""
+    from benchmax.cli.app import command_of
     from benchmax.cli.plugin_commands import failure
     from benchmax.memory import out_of_memory
 
@@ -69,7 +70,7 @@ def _unexpected(error: Exception) -> str | None:
             "Out of memory. Use a smaller model, a smaller group (rollouts.group_size) or a shorter limit "
             "(rollouts.max_new_tokens), or end what else uses the memory."
         )
-    broken = failure(error)
+    broken = failure(error, command_of(sys.argv[1:]))
     return str(broken) if broken else None
 
 

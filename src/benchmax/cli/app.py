@@ -81,10 +81,7 @@ def _main(
 
 
 def app_for(words: Sequence[str]) -> typer.Typer:
-    """The tree with nothing but what the first word names.
-
-    The whole tree where the first word names none, and for `help`, which lists them.
-    """
+    """The tree with the one command that is named; all of it where none is, and for `help`, which lists them."""
     app = typer.Typer(
         name="benchmax",
         help="Define an RL environment once; validate it, evaluate models on it, train one, watch it learn.",
@@ -96,7 +93,8 @@ def app_for(words: Sequence[str]) -> typer.Typer:
     app.callback()(_main)
     added = plugins.entries("commands")
     known = {*COMMANDS, *GROUPS, *added}
-    wanted = {words[0]} if words and words[0] in known - {"help"} else known
+    named = command_of(words)
+    wanted = {named} if named in known - {"help"} else known
     for name in filter(wanted.__contains__, COMMANDS):
         settings = _load("local.train.CONTEXT") if name == "train" else None
         app.command(name, context_settings=settings)(_load(COMMANDS[name]))
@@ -105,8 +103,16 @@ def app_for(words: Sequence[str]) -> typer.Typer:
     if added and wanted - {*COMMANDS, *GROUPS}:
         from benchmax.cli.plugin_commands import add_commands
 
-        add_commands(app, [words[0]] if len(wanted) == 1 else None)
+        add_commands(app, [named] if len(wanted) == 1 else None)
     return app
+
+
+def command_of(words: Sequence[str]) -> str:
+    """The word where the command is named, after `--profile`; an empty text when there is none."""
+    first, *rest = words or [""]
+    if first == "--profile":
+        return command_of(rest[1:])
+    return command_of(rest) if first.startswith("--profile=") else first
 
 
 def _load(place: str) -> Any:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import inspect
-import sys
 from collections.abc import Callable, Sequence
 from functools import wraps
 from typing import Any
@@ -50,8 +49,8 @@ def _run_to_end(command: Callable[..., Any]) -> Callable[..., Any]:
     return run
 
 
-def failure(error: Exception) -> PluginError | None:
-    """What a command of a package raised, as an error in words; None when none of them runs."""
-    for name in plugins.entries("commands").keys() & set(sys.argv[1:]):
-        return plugins.broken("commands", name, f"failed: {describe_cause(error)}")
-    return None
+def failure(error: Exception, name: str) -> PluginError | None:
+    """What the command of a package raised, as an error in words; None when `name` is a command of benchmax's own."""
+    if name not in plugins.entries("commands"):
+        return None
+    return plugins.broken("commands", name, f"failed: {describe_cause(error)}")

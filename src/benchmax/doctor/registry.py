@@ -8,10 +8,10 @@ from concurrent.futures import Future
 from dataclasses import dataclass, replace
 from typing import TypeAlias
 
-from benchmax import limits
+from benchmax import limits, plugins
 from benchmax.doctor.evidence import Evidence
 from benchmax.doctor.findings import CheckLine, Finding, State, by_severity
-from benchmax.errors import UsageError, describe_error
+from benchmax.errors import PluginError, UsageError, describe_cause
 
 Look: TypeAlias = Callable[[Evidence], Iterator[Finding]]
 Need: TypeAlias = Callable[[Evidence], str | None]
@@ -77,8 +77,14 @@ def _run_added(check: Check, evidence: Evidence) -> tuple[list[Finding], str]:
     try:
         error = ended.exception(limits.CHECK_SECONDS)
     except TimeoutError:
-        return [], f"the plug-in's check did not end within {limits.CHECK_SECONDS:g} s"
-    return ([], f"the plug-in failed: {describe_error(error)}") if error else ended.result()
+        return [], _broken(check, f"did not end within {limits.CHECK_SECONDS:g} s")
+    return ([], _broken(check, f"failed: {describe_cause(error)}")) if error else ended.result()
+
+
+def _broken(check: Check, why: str) -> str:
+    """Why a plug-in's check is skipped; its author and its user hear of it, too."""
+    plugins.skip(PluginError(f"The check {check.id!r} of {check.look.__module__} {why}. Correct that module."))
+    return f"the plug-in's check {why}"
 
 
 # What checks need

@@ -123,7 +123,7 @@ class BaseEnv(OlderEnvMethods, ABC):
 
     @_hook
     async def list_part_tools(self, part: str) -> list[ToolDefinition]:
-        """The tools that rollouts of one of the environments see which this one is composed of."""
+        """The tools that rollouts of one part of a composed environment see."""
         return list(await self.list_tools())
 
     # Rewards

@@ -16,8 +16,10 @@ import importlib.util
 import inspect
 import json
 import os
+import reprlib
 import sys
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
 from types import ModuleType, UnionType, new_class
@@ -27,10 +29,11 @@ from benchmax import plugins
 from benchmax.envs.base_env import BaseEnv, overrides
 from benchmax.envs.catalogue import BUILT_IN, LISTINGS, environments, listing, member_class
 from benchmax.envs.composed.parts import is_composed, part_name, split_parts
-from benchmax.envs.datasets.readers import FORMATS
+from benchmax.envs.datasets.readers import FORMATS, readable_rows
 from benchmax.errors import (
     BenchmaxError,
     ConfigError,
+    DatasetError,
     EnvDefinitionError,
     NotFoundError,
     PluginError,
@@ -376,8 +379,34 @@ def own_rows(env_class: type[BaseEnv], name: str | None = None) -> Any:
         raise UsageError(f"{env_class.__name__} has no rows of its own. Give some with --data FILE.")
     guarded = new_class(env_class.__name__, (env_class, _NoHub))
     guarded.__module__, guarded._typed = env_class.__module__, name  # type: ignore[attr-defined]
+    with _errors_of_loader(env_class):
+        returned = guarded.load_dataset(*([] if name is None else [name]))  # type: ignore[attr-defined]
+    rows = _rows_of_pair(env_class, returned)
+    return _drawn(env_class, rows) if isinstance(rows, Iterator) else rows
+
+
+def own_json_rows(env_class: type[BaseEnv], name: str | None = None) -> list[dict[str, Any]]:
+    """The same, as JSON has them: another process or a file is to take them."""
+    rows = [row.data for row in readable_rows(own_rows(env_class, name))]
     try:
-        rows, _ = guarded.load_dataset(*([] if name is None else [name]))  # type: ignore[attr-defined]
+        return list(json.loads(json.dumps(rows)))
+    except (TypeError, ValueError, RecursionError) as error:
+        raise DatasetError(
+            f"The rows of {env_class.__name__}.load_dataset are no JSON: {describe_cause(error)}. "
+            "Make them of texts, numbers, lists and dicts."
+        ) from error
+
+
+def _drawn(env_class: type[BaseEnv], rows: Iterator[Any]) -> Iterator[Any]:
+    """The rows as they are made: there may be no end to them."""
+    with _errors_of_loader(env_class):
+        yield from rows
+
+
+@contextmanager
+def _errors_of_loader(env_class: type[BaseEnv]) -> Iterator[None]:
+    try:
+        yield
     except BenchmaxError:
         raise
     except Exception as error:
@@ -385,7 +414,14 @@ def own_rows(env_class: type[BaseEnv], name: str | None = None) -> Any:
             f"{env_class.__name__}.load_dataset failed: {describe_cause(error)}. "
             "Correct it, or give another dataset with --data."
         ) from error
-    return rows
+
+
+def _rows_of_pair(env_class: type[BaseEnv], returned: Any) -> Any:
+    if isinstance(returned, tuple) and len(returned) == 2:
+        return returned[0]
+    raise UsageError(
+        f"{env_class.__name__}.load_dataset returned {reprlib.repr(returned)}. Let it return two things: rows, None."
+    )
 
 
 def _no_such_data(env_class: type[BaseEnv], name: str) -> str:

@@ -249,7 +249,7 @@ def tool_call_efficiency(
     """Reward few tool calls; a wrong answer earns nothing.
 
     With `ranges` of (least, most or None, score) the first range that holds the number of calls decides. Else
-    correctness decays with each call beyond the number of reference chunks plus two, down to 0 after `max_calls`.
+    correctness decays with each call beyond the number of reference chunks plus two; beyond `max_calls` it is 0.
     """
     calls = count_search_calls(completion)
     if correctness_raw <= 0:
@@ -363,8 +363,8 @@ class _Matcher(SequenceMatcher[str]):
         return super().find_longest_match(alo, ahi, blo, bhi)
 
 
-def _share_of_word_runs(words_a: list[str], words_b: list[str], run: int = 4) -> float:
-    run = max(1, min(run, len(words_a)))
+def _share_of_word_runs(words_a: list[str], words_b: list[str]) -> float:
+    run = max(1, min(4, len(words_a)))
     runs_b = set(zip(*(words_b[offset:] for offset in range(run)), strict=False))
     covered = [False] * len(words_a)
     for start in range(len(words_a) - run + 1):

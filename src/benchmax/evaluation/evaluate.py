@@ -22,7 +22,7 @@ from benchmax.rollouts.arguments import check_example, check_examples, check_pla
 from benchmax.rollouts.groups import run_groups
 from benchmax.rollouts.host import EnvHost
 from benchmax.rollouts.record import Rollout
-from benchmax.rollouts.rollout_log import RolloutLog, latest_rollouts
+from benchmax.rollouts.record_files import RolloutLog, latest_rollouts
 from benchmax.rollouts.settings import RolloutSettings
 
 if TYPE_CHECKING:

@@ -138,7 +138,7 @@ def _reasons(failures: Iterable[tuple[str, str]]) -> dict[str, Reason]:
 
 
 def cut_middle(text: str, most: int) -> str:
-    """Text of bounded length with its end, where a message says what to do."""
+    """The text, cut in its middle where it is too long: its end says what to do."""
     if len(text) <= most:
         return text
     head = most // 3

@@ -24,7 +24,7 @@ from benchmax.files.digests import file_sha256
 from benchmax.models.base import Sampling
 from benchmax.models.registry import GOLD, located_model
 from benchmax.rollouts.record import Rollout
-from benchmax.rollouts.rollout_log import read_rollouts
+from benchmax.rollouts.record_files import read_rollouts
 from benchmax.rollouts.settings import RolloutSettings
 
 if TYPE_CHECKING:

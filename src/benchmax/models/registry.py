@@ -118,7 +118,7 @@ def _plugin_scheme(spec: str) -> str | None:
 def open_local(spec: str, say: Say = lambda what: None, **options: Any) -> ModelClient:
     """A model of this machine: a training run's, or one by name, path or hub id, fetched when it is not here.
 
-    `options` are those of `inference.local.LocalModel.load`.
+    `options` are those of `inference.local_model.LocalModel.load`.
     """
     opening = import_module("benchmax.trainer.open_checkpoint")
     name, checkpoint = opening.split_checkpoint(spec)

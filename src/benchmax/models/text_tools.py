@@ -57,7 +57,7 @@ def read_calls(text: str) -> tuple[str, list[ToolCall]]:
 
 
 def plain_text(content: Any) -> str:
-    """A message's content as one text; a value that is none is written as JSON."""
+    """A message's content as one text; a value that is no text is written as JSON."""
     if isinstance(content, (str, list, type(None))):
         return content_text(content)
     return json.dumps(content, ensure_ascii=False, default=str)

@@ -119,7 +119,7 @@ class EnvHost:
         return overrides(self.env, hook)
 
     def note_weights(self, weights: Any, components: Iterable[str]) -> None:
-        """What a reward was weighted with, and what it had; what none had is told when the host closes."""
+        """Note weights and components of a reward; a weight that no component had is warned of when the host closes."""
         self._weighted.update(weights if isinstance(weights, Mapping) else ())
         self._components.update(components)
 

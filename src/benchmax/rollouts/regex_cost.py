@@ -46,7 +46,7 @@ class _Shape:
         self.repeats = self.choices = self.nested = 0
 
     def read(self, node: Any, inside: bool) -> None:
-        """Count the parts of a parsed pattern; `inside` tells whether a repeat surrounds them."""
+        """Count the parts of a parsed pattern; `inside` says whether they may repeat."""
         if isinstance(node, tuple) and len(node) == 2 and isinstance(node[0], _constants._NamedIntConstant):
             kind, node = node
             repeat = kind in (_constants.MAX_REPEAT, _constants.MIN_REPEAT)

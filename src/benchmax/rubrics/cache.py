@@ -57,7 +57,7 @@ def atomic_cache_update(path: str | os.PathLike[str] | None = None) -> Iterator[
 
 
 def get_cache_for_question(question: Any, path: str | os.PathLike[str] | None = None) -> list[Rubric]:
-    """The rubrics kept for a question, the one that tells answers apart best first."""
+    """The rubrics kept for a question, the one that distinguishes answers best first."""
     return [rubric for rubric, _ in _kept(load_rubric_cache(path), cache_key(question_text(question)))]
 
 

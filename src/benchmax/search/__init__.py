@@ -6,7 +6,7 @@ schema           its tables; types: documents, hits, and the ports of an index
 sources          folders and dumps, as plain text
 open_corpus      opening an index by a name: a file, a folder, `platform:CORPUS`, or what an installed package adds
 platform_corpus  a corpus of the platform, searched over HTTP
-query            words of a query; filters: conditions on metadata; snippet, passages: parts of a text
+fts_query        a query as SQLite takes it; filters: conditions on metadata; snippet, passages: parts of a text
 
 It knows nothing of environments, models or rewards.
 """

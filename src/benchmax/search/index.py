@@ -23,7 +23,7 @@ from typing import Any
 from benchmax.errors import UsageError
 from benchmax.search import schema
 from benchmax.search.filters import predicate
-from benchmax.search.query import any_of, words_of
+from benchmax.search.fts_query import any_of, words_of
 from benchmax.search.types import LEXICAL, Document, Hit
 
 MOST_HITS = 100

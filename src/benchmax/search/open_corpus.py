@@ -42,7 +42,7 @@ def open_corpus(address: str | Path, others: Sequence[str] = ()) -> SearchClient
     if colon and name in plugins.entries("corpora"):
         found = plugins.call("corpora", name, rest)
         if inspect.isclass(found) or not isinstance(found, SearchClient):
-            wanted = "an object with search, embed, available_modes and get_params, such as MemoryIndex(documents)"
+            wanted = "an object with search, embed, available_modes and get_params, such as a MemoryIndex of Documents"
             raise plugins.wrong("corpora", name, found, wanted)
         return found
     known = ", ".join([*others, *(f"{each}:NAME" for each in (PLATFORM, *plugins.entries("corpora")))])

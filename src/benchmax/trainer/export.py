@@ -20,7 +20,7 @@ from benchmax import metrics
 from benchmax.errors import UsageError
 from benchmax.files.atomic import refuse_filled, replacing_folder
 from benchmax.inference.weights.store import KNOWN, is_name, read_card, resolve
-from benchmax.rollouts.rollout_log import read_rollouts
+from benchmax.rollouts.record_files import read_rollouts
 from benchmax.trainer.checkpoint import Checkpoint, plain_disk_errors
 from benchmax.trainer.config import TrainConfig, dump_toml
 from benchmax.trainer.open_checkpoint import read_weights, trained_policy

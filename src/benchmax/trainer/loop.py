@@ -26,7 +26,7 @@ from benchmax.envs.types import Example
 from benchmax.errors import RewardError
 from benchmax.memory import disk_is_full
 from benchmax.rollouts.record import Rollout
-from benchmax.rollouts.rollout_log import read_rollouts
+from benchmax.rollouts.record_files import read_rollouts
 from benchmax.trainer.backend import OnEvent
 from benchmax.trainer.checkpoint import (
     Checkpoint,

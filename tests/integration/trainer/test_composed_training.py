@@ -12,7 +12,7 @@ from typer.testing import CliRunner
 from benchmax import metrics
 from benchmax.cli.app import app
 from benchmax.envs.loading import load_env_class
-from benchmax.rollouts.rollout_log import read_rollouts
+from benchmax.rollouts.record_files import read_rollouts
 from benchmax.trainer.display.plot import plot_run
 from benchmax.trainer.display.view import describe
 from benchmax.trainer.rundir import read_config, read_metrics

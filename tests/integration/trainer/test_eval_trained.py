@@ -12,7 +12,7 @@ from benchmax.cli.local.evals import evaluate_command
 from benchmax.envs.base_env import BaseEnv
 from benchmax.envs.example_id import make_example
 from benchmax.errors import NotFoundError
-from benchmax.rollouts.rollout_log import read_rollouts
+from benchmax.rollouts.record_files import read_rollouts
 from benchmax.trainer.config import build_config
 from benchmax.trainer.export import export_adapter, export_merged
 from benchmax.trainer.open_checkpoint import find_run, pin_checkpoint

@@ -17,7 +17,7 @@ from benchmax.files.jsonl import read_jsonl
 from benchmax.inference.tokens.chat import ChatTokens
 from benchmax.rollouts.host import EnvHost
 from benchmax.rollouts.record import Rollout, Termination
-from benchmax.rollouts.rollout_log import read_rollouts
+from benchmax.rollouts.record_files import read_rollouts
 from benchmax.rollouts.settings import RolloutSettings
 from benchmax.trainer.config import build_config
 from benchmax.trainer.learning.batch import sequence_of

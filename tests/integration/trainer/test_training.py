@@ -31,7 +31,7 @@ from benchmax.inference.tokens.chat import ChatTokens
 from benchmax.inference.weights.store import KNOWN, Card
 from benchmax.models.base import Sampling
 from benchmax.models.registry import open_local
-from benchmax.rollouts.rollout_log import read_rollouts
+from benchmax.rollouts.record_files import read_rollouts
 from benchmax.trainer import interrupts, loop
 from benchmax.trainer.checkpoint import choose_checkpoint, find_checkpoint
 from benchmax.trainer.config import build_config

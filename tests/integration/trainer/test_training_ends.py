@@ -16,7 +16,7 @@ from benchmax.envs.example_id import make_example
 from benchmax.envs.reward_helpers import extract_completion_text
 from benchmax.errors import ConfigError, NotFoundError, RecordError, UsageError
 from benchmax.inference.tokens.chat import ChatTokens
-from benchmax.rollouts.rollout_log import read_rollouts
+from benchmax.rollouts.record_files import read_rollouts
 from benchmax.trainer import interrupts, start
 from benchmax.trainer.checkpoint import choose_checkpoint
 from benchmax.trainer.config import build_config

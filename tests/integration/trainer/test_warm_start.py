@@ -15,7 +15,7 @@ from benchmax.envs.types import ToolDefinition
 from benchmax.errors import DatasetError
 from benchmax.inference.tokens.chat import ChatTokens
 from benchmax.rollouts.host import EnvHost
-from benchmax.rollouts.rollout_log import read_rollouts
+from benchmax.rollouts.record_files import read_rollouts
 from benchmax.trainer import start
 from benchmax.trainer.config import SftConfig, build_config
 from benchmax.trainer.learning.learner import Learner

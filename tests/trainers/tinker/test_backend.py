@@ -19,7 +19,7 @@ from benchmax.errors import ConfigError, UsageError
 from benchmax.inference.tokens.chat import ChatTokens
 from benchmax.models.base import Sampling
 from benchmax.rollouts import EnvHost, RolloutSettings, run_group
-from benchmax.rollouts.rollout_log import read_rollouts
+from benchmax.rollouts.record_files import read_rollouts
 from benchmax.trainer.config import build_config
 from benchmax.trainer.learning.advantage import AdvantageRule, assign_advantages
 from benchmax.trainer.learning.batch import sequence_of

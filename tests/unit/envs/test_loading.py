@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import itertools
 import re
 from collections.abc import Mapping, Sequence
+from datetime import date
 from pathlib import Path
 from types import MappingProxyType
 from typing import Annotated, Any
@@ -12,8 +14,16 @@ import pytest
 
 from benchmax.envs.arithmetic import ArithmeticEnv
 from benchmax.envs.base_env import BaseEnv
-from benchmax.envs.loading import check_arguments, find_rows, load_env_class, make_env, own_rows, parse_env_args
-from benchmax.errors import ConfigError, EnvDefinitionError, NotFoundError, UsageError
+from benchmax.envs.loading import (
+    check_arguments,
+    find_rows,
+    load_env_class,
+    make_env,
+    own_json_rows,
+    own_rows,
+    parse_env_args,
+)
+from benchmax.errors import BenchmaxError, ConfigError, EnvDefinitionError, NotFoundError, UsageError
 
 
 class Scored(BaseEnv):
@@ -179,6 +189,41 @@ def test_a_failing_loader_is_told_in_words() -> None:
         own_rows(Failing, "x")
     with pytest.raises(UsageError, match=r"Failing\.load_dataset failed: TypeError"):
         own_rows(Failing)
+
+
+@pytest.mark.parametrize(
+    ("returned", "why"),
+    [
+        (
+            [{"prompt": "a"}, {"prompt": "b"}],
+            r"Odd\.load_dataset returned \[.*\]\. Let it return two things: rows, None",
+        ),
+        (None, "Let it return two things"),
+        (({"prompt": 1 / divisor} for divisor in (1, 0)), "two things"),
+        (((1 / divisor for divisor in (1, 0)), None), r"Odd\.load_dataset failed: ZeroDivisionError"),
+        ((None, None), "A dataset cannot be null"),
+        (({"train": []}, None), "A dataset cannot be a dict"),
+        (([{"when": date(2020, 1, 1)}], None), r"The rows of Odd\.load_dataset are no JSON: .*date"),
+    ],
+)
+def test_what_a_loader_returns_is_rows_or_an_error_in_words(returned: Any, why: str) -> None:
+    class Odd(Scored):
+        @classmethod
+        def load_dataset(cls, dataset_name: str = "", **kwargs: Any) -> Any:
+            return returned
+
+    with pytest.raises(BenchmaxError, match=why):
+        own_json_rows(Odd)
+
+
+def test_rows_without_an_end_are_read_as_they_are_made() -> None:
+    class Drawn(Scored):
+        @classmethod
+        def load_dataset(cls, dataset_name: str = "", **kwargs: Any) -> Any:
+            return ({"prompt": str(number)} for number in itertools.count()), None
+
+    rows = own_rows(Drawn)
+    assert [next(rows), next(rows)] == [{"prompt": "0"}, {"prompt": "1"}]
 
 
 def test_dotted_paths_are_looked_up_in_a_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

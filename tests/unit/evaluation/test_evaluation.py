@@ -23,7 +23,7 @@ from benchmax.models.registry import open_model
 from benchmax.models.scripted import ScriptedModel
 from benchmax.rollouts.host import EnvHost
 from benchmax.rollouts.record import Failure, Rollout, Termination, ToolEvent
-from benchmax.rollouts.rollout_log import read_rollouts
+from benchmax.rollouts.record_files import read_rollouts
 from benchmax.testing import FakeModelServer
 
 

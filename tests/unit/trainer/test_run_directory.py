@@ -16,6 +16,7 @@ from rich.console import Console
 from benchmax.errors import NotFoundError, RecordError, UsageError
 from benchmax.files.redaction import keep_secret
 from benchmax.rollouts.record import Rollout
+from benchmax.rollouts.record_files import read_rollouts
 from benchmax.trainer import checkpoint as checkpoints
 from benchmax.trainer.checkpoint import find_checkpoint, go_back, mark_best, prune, save_checkpoint
 from benchmax.trainer.config import LoraConfig, OptimConfig, TrainConfig, build_config
@@ -27,6 +28,7 @@ from benchmax.trainer.learning.optim import Optimizer, scale_at
 from benchmax.trainer.learning.policy import Policy
 from benchmax.trainer.loop import Trainer
 from benchmax.trainer.open_checkpoint import read_weights
+from benchmax.trainer.progress import Progress
 from benchmax.trainer.rundir import RunDir, check_run, read_config, read_metrics, read_status
 from benchmax.trainer.task import make_paths_absolute
 from benchmax.trainer.tiny_model import make_tiny
@@ -99,6 +101,23 @@ def test_future_missing_and_damaged_runs_are_refused_politely(run, tmp_path):
     (run.path / "run.json").write_text(json.dumps({"format": 99}))
     with pytest.raises(RecordError, match="Upgrade benchmax"):
         RunDir.open(run.path)
+
+
+def test_a_run_of_before_is_read_as_it_was_started(run):
+    settings = json.loads((run.path / "config.json").read_text())
+    del settings["data"]["hold_out"], settings["backend"], settings["watch"]
+    (run.path / "config.json").write_text(json.dumps(settings))
+    config = read_config(run.path)
+    assert (config.data.hold_out, config.backend) == ("last", "embedded")
+    (run.path / "run.json").write_text("{}")
+    run.close()
+    RunDir.open(run.path).close()
+    progress = Progress.from_dict({"step": 3, "best": 0.5, "no_longer_kept": 1})
+    assert (progress.step, progress.best, progress.lessons) == (3, 0.5, 0)
+    record = {"id": "r", "example_id": "e", "reward": 1.0, "termination": "finished", "no_longer_kept": 1}
+    (run.path / "rollouts" / "train-0.jsonl").write_text(json.dumps(record) + "\n")
+    (rollout,) = read_rollouts(run.path / "rollouts" / "train-0.jsonl")
+    assert (rollout.reward, rollout.rewards, rollout.tokens) == (1.0, {}, [])
 
 
 def test_two_processes_cannot_write_one_run(run):
@@ -313,6 +332,16 @@ def test_a_reward_is_printed_short_and_what_was_not_scored_is_told():
         view("metrics", {"step": 1, "split": "eval", "values": values})
     assert "7.5e+17 (after 1 steps)" in console.file.getvalue()
     assert "750000" not in console.file.getvalue()
+
+
+def test_what_another_backend_does_not_measure_is_left_out():
+    event = ("metrics", {"step": 0, "split": "train", "values": {"reward/mean": 0.5}})
+    assert describe(*event, 5) == "step 1/5  reward 0.500"
+    console = Console(file=io.StringIO(), force_terminal=True, width=100)
+    with LiveView(5, console) as view:
+        view(*event)
+    assert "0.500" in console.file.getvalue()
+    assert "tokens" not in console.file.getvalue()
 
 
 def test_a_failure_is_told_without_the_words_that_the_error_line_has():

@@ -32,7 +32,7 @@ from benchmax.envs.loading import make_env
 from benchmax.envs.types import Example
 from benchmax.inference.tokens.chat import ChatTokens
 from benchmax.rollouts.record import Rollout
-from benchmax.rollouts.rollout_log import RolloutLog
+from benchmax.rollouts.record_files import RolloutLog
 from benchmax.rollouts.settings import RolloutSettings
 
 REWARD = "benchmax_reward"

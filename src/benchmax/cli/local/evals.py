@@ -35,8 +35,8 @@ from benchmax.evaluation.resume import CONFIG, EvalSpec, read_config, require_ne
 from benchmax.models.registry import GOLD, is_scripted
 from benchmax.rollouts.host import EnvHost
 from benchmax.rollouts.record import Rollout
+from benchmax.rollouts.record_files import latest_rollouts
 from benchmax.rollouts.replay import replay as replay_rollouts
-from benchmax.rollouts.rollout_log import latest_rollouts
 
 T = TypeVar("T")
 

@@ -18,7 +18,7 @@ from benchmax.cli.output import Json, print_json, shorten, visible
 from benchmax.envs.types import ChatMessage, ToolCall
 from benchmax.errors import NotFoundError
 from benchmax.rollouts.record import Rollout
-from benchmax.rollouts.rollout_log import find_rollouts
+from benchmax.rollouts.record_files import find_rollouts
 
 SHOWN = 5
 

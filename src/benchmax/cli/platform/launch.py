@@ -21,8 +21,8 @@ from benchmax.doctor import examine_apart
 from benchmax.envs.base_env import BaseEnv
 from benchmax.envs.composed.parts import part_of_row
 from benchmax.envs.datasets.readers import Source, read_rows, readable_rows, source_name
-from benchmax.envs.datasets.required_rows import check_run_rows
 from benchmax.envs.datasets.split import hold_out
+from benchmax.envs.datasets.usable_rows import check_run_rows
 from benchmax.envs.loading import json_or_text
 from benchmax.errors import ConfigError, DatasetError
 from benchmax.files.atomic import write_json

@@ -13,9 +13,12 @@ A new check is a function here, or in an installed package (`benchmax.checks`).
 from benchmax.doctor.checks import definition, dataset, tools, hooks, rewards, groups, gold, exploits
 
 from benchmax import plugins
+from benchmax.doctor.registry import CHECKS
 
 # Importing a plug-in registers its checks, after ours.
-for _ in plugins.load_all("checks"):
-    pass
+for name, _ in plugins.load_all("checks"):
+    package = plugins.entries("checks")[name].module.partition(".")[0]
+    if not any(each.look.__module__.partition(".")[0] == package for each in CHECKS.values()):
+        plugins.skip(plugins.broken("checks", name, "registers no check"))
 
 __all__ = ["dataset", "definition", "exploits", "gold", "groups", "hooks", "rewards", "tools"]

@@ -37,7 +37,7 @@ class ArithmeticEnv(BaseEnv):
 
     @classmethod
     def load_dataset(cls, dataset_name: str = "sums", **kwargs: Any) -> tuple[Any, str | None]:
-        """`sums` (one digit) or `sums2` (two digits), made here; any other name is one of the hub."""
+        """`sums` (one digit) or `sums2` (two digits), made here; any other name is looked up on the hub."""
         if dataset_name in NUMBERS:
             return make_rows(*NUMBERS[dataset_name], **kwargs), None
         return super().load_dataset(dataset_name, **kwargs)

@@ -54,7 +54,7 @@ class CalculatorEnv(BaseEnv):
 
     @classmethod
     def load_dataset(cls, dataset_name: str = "products", **kwargs: Any) -> tuple[Any, str | None]:
-        """`products`: two-digit numbers multiplied, made here; any other name is one of the hub."""
+        """`products`: two-digit numbers multiplied, made here; any other name is looked up on the hub."""
         if dataset_name == "products":
             return make_rows(**kwargs), None
         return super().load_dataset(dataset_name, **kwargs)

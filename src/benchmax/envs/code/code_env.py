@@ -91,7 +91,7 @@ class CodeEnv(BaseEnv):
 
     @classmethod
     def load_dataset(cls, dataset_name: str = DEFAULT_LEVEL, **kwargs: Any) -> tuple[Any, str | None]:
-        """A level, made here (`rows`, `seed`); `mbpp`, `humaneval` or their like, or any other set of the hub."""
+        """A level, made here (`rows`, `seed`); `mbpp`, `humaneval` or their like, or any dataset of the hub."""
         if dataset_name in LEVELS:
             return make_rows(dataset_name, **kwargs), None
         known = {**HUB.get(dataset_name, {"path": dataset_name}), **kwargs}

@@ -61,7 +61,7 @@ class CRMBase(BaseEnv):
 
     @classmethod
     def load_dataset(cls, dataset_name: str = DEFAULT_LEVEL, **kwargs: Any) -> tuple[Any, str | None]:
-        """The rows of a level (`rows=320, seed=0`), made here; any other name is one of the hub."""
+        """The rows of a level (`rows=320, seed=0`), made here; any other name is looked up on the hub."""
         if dataset_name in LEVELS:
             return make_rows(dataset_name, **kwargs), None
         return super().load_dataset(dataset_name, **kwargs)

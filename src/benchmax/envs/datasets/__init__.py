@@ -4,7 +4,7 @@ load            rows to examples, with a report of what cannot be used
 readers         the sources, and `FORMATS`: the one table of file formats; `text_readers` reads JSON and CSV, `hub`
                 datasets of Hugging Face
 rows            the rules for a row
-required_rows   the rows a training run accepts
+usable_rows     the rows a training run accepts
 split           which rows are held out, or in which part
 """
 

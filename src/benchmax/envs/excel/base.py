@@ -64,7 +64,7 @@ class ExcelBase(BaseEnv):
 
     @classmethod
     def load_dataset(cls, dataset_name: str = DEFAULT_LEVEL, **kwargs: Any) -> tuple[Any, str | None]:
-        """A level, made here (`rows`, `seed`); `spreadsheetbench`, or its folder; any other name is the hub's."""
+        """A level, made here (`rows`, `seed`); `spreadsheetbench`, or its folder; else a dataset of the hub."""
         if dataset_name in LEVELS:
             return make_rows(dataset_name, **kwargs), None
         if dataset_name == spreadsheetbench.NAME or Path(dataset_name, "dataset.json").is_file():

@@ -42,7 +42,8 @@ def decide(answer: str, truth: str) -> bool | None:
 class MathJudge:
     """Compares answers; may be asked from any thread, several at once. Its processes start when one is needed."""
 
-    def __init__(self, seconds: float = limits.MATH_JUDGE_SECONDS) -> None:
+    def __init__(self) -> None:
+        seconds = limits.MATH_JUDGE_SECONDS
         self._processes = LineProcesses(SCRIPT, [str(seconds)], patience=10 * seconds, what="The judge of this answer")
 
     def same(self, answer: str, truth: str) -> bool:

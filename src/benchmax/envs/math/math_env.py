@@ -77,7 +77,7 @@ class MathEnv(ParallelMcpEnv):
 
     @classmethod
     def load_dataset(cls, dataset_name: str = DEFAULT_LEVEL, **kwargs: Any) -> tuple[Any, str | None]:
-        """A level, made here (`rows`, `seed`); `gsm8k`, `math500` or `arithmetic50`, or any other set of the hub."""
+        """A level, made here (`rows`, `seed`); `gsm8k`, `math500` or `arithmetic50`, or any dataset of the hub."""
         if dataset_name in LEVELS:
             if dataset_name in SYMBOLIC:
                 extras.require(f"The level {dataset_name!r}", "envs")

@@ -105,7 +105,7 @@ class ReasoningEnv(BaseEnv):
     async def compute_reward(
         self, rollout_id: str, messages: Messages, task: dict[str, Any] | None, **kwargs: Any
     ) -> Mapping[str, RewardValue]:
-        """What the task's scorer says of the answer, from 0 to 1; nothing for several different answers."""
+        """What the scorer of the task gives the answer, from 0 to 1; 0 for none, and for several different ones."""
         given = require_task(task, "puzzle", "entry")
         answer = only_answer(messages, limits.REASONING_ANSWER_CHARS)
         return {"score": 0.0 if answer is None else await _score(answer, given)}

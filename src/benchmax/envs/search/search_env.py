@@ -126,7 +126,7 @@ class SearchEnv(BaseEnv):
 
     @classmethod
     def load_dataset(cls, dataset_name: str = DEFAULT_LEVEL, **kwargs: Any) -> tuple[Any, str | None]:
-        """A level (`rows`, `seed`) of questions about the handbook, made here; any other name is one of the hub."""
+        """A level (`rows`, `seed`) of questions about the handbook, made here; any other is looked up on the hub."""
         if dataset_name in LEVELS:
             return make_rows(dataset_name, **kwargs), None
         return super().load_dataset(dataset_name, **kwargs)

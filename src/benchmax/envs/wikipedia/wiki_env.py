@@ -99,7 +99,7 @@ class WikipediaEnv(BaseEnv):
 
     @classmethod
     def load_dataset(cls, dataset_name: str = DEFAULT_LEVEL, **kwargs: Any) -> tuple[Any, str | None]:
-        """A level (`rows`, `seed`), made from the World Factbook; any other name is one of the hub."""
+        """A level (`rows`, `seed`), made from the World Factbook; any other name is looked up on the hub."""
         if dataset_name in LEVELS:
             return make_rows(dataset_name, **kwargs), None
         return super().load_dataset(dataset_name, **kwargs)

@@ -19,8 +19,8 @@ from typing import Any
 from benchmax.envs.base_env import BaseEnv
 from benchmax.envs.datasets.load import write_jsonl
 from benchmax.envs.datasets.readers import Source, readable_rows, source_name
-from benchmax.envs.datasets.required_rows import check_run_rows
 from benchmax.envs.datasets.rows import json_type
+from benchmax.envs.datasets.usable_rows import check_run_rows
 from benchmax.errors import UsageError
 from benchmax.files.digests import file_sha256
 from benchmax.platform.sdk.storage_client import StorageClient

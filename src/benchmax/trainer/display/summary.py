@@ -10,7 +10,7 @@ from benchmax.envs.reward_helpers import extract_completion_text, last_user_text
 from benchmax.evaluation.report import by_example
 from benchmax.files.jsonl import read_jsonl
 from benchmax.rollouts.record import Rollout
-from benchmax.rollouts.rollout_log import read_rollouts
+from benchmax.rollouts.record_files import read_rollouts
 from benchmax.trainer.rundir import read_metrics
 
 PAIRS = 3

@@ -83,25 +83,40 @@ def short(value: float, digits: int = 3) -> str:
 
 def _metrics_line(data: dict[str, Any], steps: int) -> str:
     values = data["values"]
-    reward = "reward unscored"
-    if metrics.REWARD in values:
-        reward = f"reward {short(values[metrics.REWARD])}  solved {values[metrics.SOLVE_RATE]:.0%}"
-        reward += f"  unscored {values[metrics.UNSCORED]:.0%}" if values.get(metrics.UNSCORED) else ""
-        parts = ", ".join(f"{part} {short(mean, 2)}" for part, mean in metrics.part_rewards(values).items())
-        reward += f" ({parts})" if parts else ""
-    length = f"length {values.get(metrics.RESPONSE_TOKENS, 0):.0f}"
-    if data["split"] == "warm_start":
-        return f"eval after the warm start  {reward}  {length}"
-    if data["split"] == "eval":
-        return f"eval after {data['step']} of {steps} steps  {reward}  {length}"
-    seconds = f"{values.get(metrics.SAMPLE_SECONDS, 0):.1f} + {values.get(metrics.UPDATE_SECONDS, 0):.1f} s"
-    used = f"groups {values.get(metrics.GROUPS_USED, 0):.0f}/{values.get(metrics.GROUPS, 0):.0f}"
-    used += f" +{values[metrics.GROUPS_GUIDED]:.0f}" if values.get(metrics.GROUPS_GUIDED) else ""
-    number = f"{data['step'] + 1:>{len(str(steps))}}/{steps}"
-    return (
-        f"step {number}  {reward}  pass@k {values.get(metrics.PASS_AT_K, 0):.2f}  {length}  {used}  "
-        f"loss {values.get(metrics.LOSS, 0):+.4f}  {seconds}"
+    length = _measured(values, "length {:.0f}", metrics.RESPONSE_TOKENS)
+    if data["split"] in ("warm_start", "eval"):
+        when = "the warm start" if data["split"] == "warm_start" else f"{data['step']} of {steps} steps"
+        return _joined(f"eval after {when}", _reward(values), length)
+    guided = f" +{values[metrics.GROUPS_GUIDED]:.0f}" if values.get(metrics.GROUPS_GUIDED) else ""
+    return _joined(
+        f"step {data['step'] + 1:>{len(str(steps))}}/{steps}",
+        _reward(values),
+        _measured(values, "pass@k {:.2f}", metrics.PASS_AT_K),
+        length,
+        _measured(values, f"groups {{:.0f}}/{{:.0f}}{guided}", metrics.GROUPS_USED, metrics.GROUPS),
+        _measured(values, "loss {:+.4f}", metrics.LOSS),
+        _measured(values, "{:.1f} + {:.1f} s", metrics.SAMPLE_SECONDS, metrics.UPDATE_SECONDS),
     )
+
+
+def _reward(values: dict[str, float]) -> str:
+    if metrics.REWARD not in values:
+        return "reward unscored"
+    parts = ", ".join(f"{part} {short(mean, 2)}" for part, mean in metrics.part_rewards(values).items())
+    return _joined(
+        f"reward {short(values[metrics.REWARD])}",
+        _measured(values, "solved {:.0%}", metrics.SOLVE_RATE),
+        f"unscored {values[metrics.UNSCORED]:.0%}" if values.get(metrics.UNSCORED) else "",
+    ) + (f" ({parts})" if parts else "")
+
+
+def _measured(values: dict[str, float], text: str, *names: str) -> str:
+    """The text with these values in it; nothing where one was not measured, as other backends may measure less."""
+    return text.format(*(values[name] for name in names)) if all(name in values for name in names) else ""
+
+
+def _joined(*parts: str) -> str:
+    return "  ".join(filter(None, parts))
 
 
 def _warm_start_line(data: dict[str, Any]) -> str | None:
@@ -232,13 +247,15 @@ class LiveView:
             rows.append(
                 ("held-out", Text(f"{short(first[1])} (after {first[0]} steps) → {short(last[1])} (after {last[0]})"))
             )
-        if values:
-            solved = f"{values.get(metrics.PASS_AT_K, 0):.2f}   solved {values.get(metrics.SOLVE_RATE, 0):.0%}"
-            rows.append(("pass@k", Text(solved)))
-            rows.append(("length", Text(f"{values.get(metrics.RESPONSE_TOKENS, 0):.0f} tokens")))
-            sampling, updating = (values.get(name, 0) for name in (metrics.SAMPLE_SECONDS, metrics.UPDATE_SECONDS))
-            speed = f"{values.get(metrics.TOKENS_PER_SECOND, 0):.0f} tokens/s"
-            rows.append(("speed", Text(f"{speed}   {sampling:.1f} s + {updating:.1f} s a step")))
+        shown = {
+            "pass@k": _measured(values, "{:.2f}   solved {:.0%}", metrics.PASS_AT_K, metrics.SOLVE_RATE),
+            "length": _measured(values, "{:.0f} tokens", metrics.RESPONSE_TOKENS),
+            "speed": _joined(
+                _measured(values, "{:.0f} tokens/s", metrics.TOKENS_PER_SECOND),
+                _measured(values, " {:.1f} s + {:.1f} s a step", metrics.SAMPLE_SECONDS, metrics.UPDATE_SECONDS),
+            ),
+        }
+        rows += [(name, Text(text)) for name, text in shown.items() if text]
         return rows
 
     def _eta(self) -> str:

@@ -27,7 +27,7 @@ _Made: TypeAlias = tuple[str, str, str, dict[str, str]]
 
 @dataclass(frozen=True, slots=True)
 class Record:
-    """Something that the handbook tells about."""
+    """A person, a project, an office or a room that the handbook describes."""
 
     id: str
     kind: str

@@ -5,8 +5,8 @@ from __future__ import annotations
 import asyncio
 
 from benchmax.envs.wikipedia.articles.base import Found
+from benchmax.search.fts_query import words_of
 from benchmax.search.index import Index
-from benchmax.search.query import words_of
 from benchmax.search.snippet import snippet
 
 SNIPPET_CHARS = 120

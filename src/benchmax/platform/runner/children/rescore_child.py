@@ -36,7 +36,7 @@ async def rescore(child: ChildProcess) -> str:
 
 
 def _stored(run_dir: Path, step: int) -> list[Rollout]:
-    from benchmax.rollouts.rollout_log import read_rollouts
+    from benchmax.rollouts.record_files import read_rollouts
 
     path = run_dir / "rollouts" / f"eval-{step}.jsonl"
     if not path.is_file():
@@ -49,8 +49,8 @@ async def _score(env: RemoteEnv, saved: list[Rollout], folder: Path, run_dir: Pa
     from benchmax.evaluation.resume import ROLLOUTS
     from benchmax.files.atomic import write_json
     from benchmax.rollouts.host import EnvHost
+    from benchmax.rollouts.record_files import RolloutLog
     from benchmax.rollouts.replay import replay
-    from benchmax.rollouts.rollout_log import RolloutLog
     from benchmax.trainer.sampling.sampler import Draw, rollout_settings
 
     settings = rollout_settings(train_config(run_dir, args, len(saved)), Draw("external-eval", 0, 1, 0.0))

@@ -91,7 +91,7 @@ async def _eval_examples(env: Any, files: Mapping[str, Path]) -> list[Example]:
 
 
 async def _examples(env: Any, file: Path, min_rows: int = 0) -> list[Example]:
-    from benchmax.envs.datasets.required_rows import CORRECT
+    from benchmax.envs.datasets.usable_rows import CORRECT
 
     return list(await env.preprocess(file, min_rows=min_rows, name=file.name, advice=f"{CORRECT} Launch again."))
 

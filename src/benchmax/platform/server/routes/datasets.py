@@ -12,7 +12,7 @@ from fastapi import Query, Request, Response
 
 from benchmax.envs.catalogue import environments, is_named
 from benchmax.envs.datasets.readers import FORMATS
-from benchmax.envs.datasets.required_rows import check_count
+from benchmax.envs.datasets.usable_rows import check_count
 from benchmax.errors import UsageError
 from benchmax.platform.server.error_responses import Refused, required
 from benchmax.platform.server.routes.parameters import Limit, UploadPath, UploadPrefix, any_body

@@ -9,7 +9,6 @@ from __future__ import annotations
 import ast
 import hashlib
 import inspect
-import json
 import logging
 import textwrap
 from collections.abc import Mapping
@@ -24,7 +23,7 @@ from benchmax.bundle.errors import BundlingError
 from benchmax.bundle.metadata import BundleMetadata
 from benchmax.envs.base_env import BaseEnv, overrides
 from benchmax.envs.catalogue import LISTINGS, environments, is_added, is_named, listing
-from benchmax.envs.loading import load_env_class, own_rows, usable_environments
+from benchmax.envs.loading import load_env_class, own_json_rows, usable_environments
 from benchmax.errors import BenchmaxError, NotFoundError, UsageError
 from benchmax.platform.server.services.datasets import dataset_files
 from benchmax.platform.server.services.runs.launch_checks import INSPECTED_BYTES
@@ -119,7 +118,7 @@ def info(store: BlobStore, environment: Environment, tools: Mapping[str, list[st
 def details(store: BlobStore, environment: Environment, tools: Mapping[str, list[str]]) -> EnvironmentDetails:
     shown = info(store, environment, tools)
     if environment.uploaded is None:
-        files = [_source(path.name, path.read_text("utf-8")) for path in _source_files(environment.id)]
+        files = [_source(path.name, path.read_text("utf-8", "replace")) for path in _source_files(environment.id)]
         return EnvironmentDetails(**dict(shown), files=files, manifest={}, imports=[], suspicious=[], problems=[])
     manifest = _manifest(str(store.path(environment.uploaded.metadata_sha256)))
     text = manifest.env_class_source
@@ -192,7 +191,7 @@ def _first_paragraph(text: str) -> str:
 def _named(name: str) -> EnvironmentInfo:
     env_class = load_env_class(name)
     texts = [inspect.getdoc(inspect.getmodule(env_class)), env_class.__doc__]
-    source = "".join(path.read_text("utf-8") for path in _source_files(name))
+    source = "".join(path.read_text("utf-8", "replace") for path in _source_files(name))
     return EnvironmentInfo(
         id=name,
         name=env_class.__name__,
@@ -220,12 +219,16 @@ def _own_rows(name: str) -> dict[str, bool | int]:
 
 @cache
 def _counted(name: str) -> int:
-    return listing(name).rows or len(list(own_rows(load_env_class(name))))
+    return listing(name).rows or len(own_json_rows(load_env_class(name)))
 
 
 def _source_files(name: str) -> list[Path]:
-    file = inspect.getsourcefile(load_env_class(name))
-    return sorted(path for path in Path(file or "").parent.glob("*.py") if path.stat().st_size) if file else []
+    env_class = load_env_class(name)
+    file = inspect.getsourcefile(env_class)
+    if file is None:
+        return []
+    beside = Path(file).parent.glob("*.py") if "." in env_class.__module__ else [Path(file)]
+    return sorted(path for path in beside if path.stat().st_size)
 
 
 # What a launch needs
@@ -257,4 +260,4 @@ def own_dataset(environment: Environment) -> list[dict[str, Any]] | None:
     if environment.uploaded is not None:
         return None
     env_class: type[BaseEnv] = load_env_class(environment.id)
-    return list(json.loads(json.dumps(list(own_rows(env_class))))) if overrides(env_class, "load_dataset") else None
+    return own_json_rows(env_class) if overrides(env_class, "load_dataset") else None

@@ -13,7 +13,7 @@ from sqlalchemy.orm import Session
 from benchmax.platform.store.statements import get_if, upsert
 from benchmax.platform.store.tables import Chunk, Corpus
 from benchmax.search.filters import Predicate
-from benchmax.search.query import any_of, words_of
+from benchmax.search.fts_query import any_of, words_of
 
 MOST_CORPORA = 20
 MOST_CHUNKS = 10_000

@@ -18,8 +18,8 @@ from benchmax.envs.base_env import BaseEnv
 from benchmax.envs.catalogue import is_named
 from benchmax.envs.datasets.load import check_dataset, iter_examples
 from benchmax.envs.datasets.readers import file_format, read_rows, readable_rows
-from benchmax.envs.datasets.required_rows import usable_rows
 from benchmax.envs.datasets.rows import RowIssue
+from benchmax.envs.datasets.usable_rows import usable_rows
 from benchmax.envs.loading import load_env_class
 from benchmax.envs.types import ChatMessage, Example, Messages, RewardValue
 from benchmax.errors import DatasetError, UsageError

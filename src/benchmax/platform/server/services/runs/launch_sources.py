@@ -13,8 +13,8 @@ from typing import Any, NamedTuple
 
 from benchmax import limits
 from benchmax.envs.composed.parts import mixed_part
-from benchmax.envs.datasets.required_rows import check_count
 from benchmax.envs.datasets.split import HELD_OUT_SHARE, held_out_of_parts
+from benchmax.envs.datasets.usable_rows import check_count
 from benchmax.errors import NotFoundError, UsageError
 from benchmax.platform.server.server_services import Services
 from benchmax.platform.server.services import catalogue

@@ -13,7 +13,7 @@ from benchmax import BaseEnv, make_example
 from benchmax.cli.app import app
 from benchmax.envs.datasets import DatasetReport
 from benchmax.envs.datasets.readers import named_rows
-from benchmax.envs.datasets.required_rows import check_count, check_run_rows
+from benchmax.envs.datasets.usable_rows import check_count, check_run_rows
 from benchmax.envs.remote.preprocess import batch_outcomes, preprocess
 from benchmax.errors import DatasetError
 from benchmax.platform.runner.children.train_child import load_task
@@ -90,10 +90,10 @@ def test_a_package_that_only_the_platform_has_refuses_nothing() -> None:
 
 def test_enough_rows_are_usable_ones() -> None:
     assert check_run_rows(GOOD, ()) == (20, 0)
-    with pytest.raises(DatasetError, match=r"at least 16 training rows; there are 3\. Add 13 .* Nothing was launched"):
-        check_run_rows(GOOD[:3], (), outcome="Nothing was launched.")
-    with pytest.raises(DatasetError, match="there are 0"):
-        check_count(0)
+    with pytest.raises(DatasetError, match=r"at least 16 training rows; there are 3\. Add 13 .* Nothing was uploaded"):
+        check_run_rows(GOOD[:3], ())
+    with pytest.raises(DatasetError, match=r"there are 0.* Nothing was launched"):
+        check_count(0, "Nothing was launched.")
 
 
 async def test_what_still_fails_on_the_platform_names_no_file_of_it(tmp_path: Path) -> None:

@@ -23,15 +23,13 @@ def check_run_rows(
     env_class: type[BaseEnv] | None = None,
     *,
     names: tuple[str, str] = ("train_dataset", "eval_dataset"),
-    outcome: str = NOT_UPLOADED,
 ) -> tuple[int, int]:
     """The number of usable rows of both; raises DatasetError, with row, column, reason and fix, for unusable ones.
 
-    Rows are read again later, so an iterator cannot be given. `names` are the names of the two in messages, `outcome`
-    is the last sentence of a message.
+    Rows are read again later, so an iterator cannot be given. `names` are the names of the two in messages.
     """
-    counts = [usable_rows(*each, env_class, outcome=outcome) for each in zip((train, held_out), names, strict=True)]
-    check_count(counts[0], outcome)
+    counts = [usable_rows(*each, env_class) for each in zip((train, held_out), names, strict=True)]
+    check_count(counts[0])
     return counts[0], counts[1]
 
 
