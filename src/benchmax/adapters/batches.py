@@ -99,13 +99,13 @@ def summary(rollouts: Sequence[Rollout]) -> dict[str, float]:
 def failures(rollouts: Sequence[Rollout]) -> str | None:
     """How many rollouts could not be played or scored, and why the first of them, for a log; None when all could."""
     reasons = [reason for rollout in rollouts for reason in _reasons(rollout)]
-    return f"{len(reasons)} of {len(rollouts)} rollouts failed; the first in {reasons[0]}" if reasons else None
+    return f"{len(reasons)} of {len(rollouts)} rollouts failed; the first: {reasons[0]}" if reasons else None
 
 
 def _reasons(rollout: Rollout) -> Iterator[str]:
     """Where and why a rollout failed, in one text; none when it did not."""
     if rollout.error is not None:
-        yield f"{rollout.error.where}: {rollout.error.message}"
+        yield str(rollout.error)
     elif rollout.unscored:
         yield "; ".join(f"{name}: {why}" for name, why in rollout.unscored.items())
 

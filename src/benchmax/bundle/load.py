@@ -136,7 +136,9 @@ def _open(bundle: Bundle, trust: bool, check_python_version: bool = True) -> tup
             "The bundle was changed after it was made: its sha256 is not the one in its metadata. Pack it again."
         )
     content = _unpickle(bundle.pickled)
-    env_class, arguments = content if isinstance(content, tuple) and len(content) == 2 else (content, {})
+    env_class, arguments = (
+        content if isinstance(content, tuple) and len(content) == 2 else (content, metadata.constructor_args)
+    )
     validate_structure(env_class)
     return env_class, dict(arguments or {})
 

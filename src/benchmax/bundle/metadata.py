@@ -34,6 +34,8 @@ class BundleMetadata:
     """Of the pickle; None in bundles of older clients."""
     format_version: int = FORMAT_VERSION
     created_by: str | None = None
+    constructor_args: dict[str, Any] | None = None
+    """In bundles of the older style, whose pickle is the class alone."""
     network: str | None = None
     """`none` for an environment that needs none; in a sandbox it then has none."""
 
@@ -62,6 +64,8 @@ def _check(name: str, value: Any) -> None:
         good = isinstance(value, list) and all(isinstance(item, str) for item in value)
     elif name == "format_version":
         good = isinstance(value, int) and not isinstance(value, bool)
+    elif name == "constructor_args":
+        good = isinstance(value, dict)
     else:
         good = isinstance(value, str)
     if not good:

@@ -39,9 +39,9 @@ Completion: TypeAlias = list[dict[str, Any]]
 """A transcript in the older style."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class ToolCall:
-    """A tool the model wants to run; `arguments` is the JSON text it wrote."""
+    """A tool the model wants to run; `arguments` is the JSON text it wrote. No slots, as in `ToolDefinition`."""
 
     name: str
     arguments: str = "{}"
@@ -70,9 +70,12 @@ class ToolCall:
         return cls(str(body.get("name") or ""), arguments, str(call_id) if call_id else None)
 
 
-@dataclass(slots=True)
+@dataclass
 class ToolDefinition:
-    """A tool as the model sees it: a name, what it does, and a JSON schema of its arguments."""
+    """A tool as the model sees it: a name, what it does, and a JSON schema of its arguments.
+
+    It has no slots: published clients pickle instances as a dict of attributes, which a slotted class cannot take.
+    """
 
     name: str
     description: str

@@ -25,9 +25,9 @@ of its own. The texts {labels} follow as data. Reply with JSON, every name exact
 {{"clusters": [["<name>", ...], ...]}}"""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class DiversityConfig:
-    """How texts are compared."""
+    """How texts are compared. No slots, as in `ToolDefinition`."""
 
     method: Literal["llm", "ngram"] = "ngram"
     """Ask a judge, or compare runs of words (no model needed)."""

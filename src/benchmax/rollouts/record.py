@@ -82,6 +82,10 @@ class Failure:
         kind = type(error).__name__
         return cls(kind, describe_error(error).removeprefix(f"{kind}: "), where)
 
+    def __str__(self) -> str:
+        """All three: of a KeyError, the message alone is only the key."""
+        return f"{self.type} in {self.where}: {self.message}"
+
 
 @dataclass(slots=True)
 class ToolEvent:

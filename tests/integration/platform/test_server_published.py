@@ -25,11 +25,12 @@ def key(live):
 @pytest.fixture
 def launch(live, key):
     def launch(pickled, manifest, rows=ROWS, held_out=ROWS, **args):
+        envs, rows_at = (f"{kind}/A try: its name (é), as given/1" for kind in ("envs", "datasets"))
         files = {
-            "env_cls_path": ("envs/p/1/env-cls.pkl", pickled, "application/octet-stream"),
-            "env_metadata_path": ("envs/p/1/env-metadata.json", json.dumps(manifest).encode(), "application/json"),
-            "train_dataset_path": ("datasets/p/1/train.jsonl", rows, "application/jsonl"),
-            "eval_dataset_path": ("datasets/p/1/eval.jsonl", held_out, "application/jsonl"),
+            "env_cls_path": (f"{envs}/env-cls.pkl", pickled, "application/octet-stream"),
+            "env_metadata_path": (f"{envs}/env-metadata.json", json.dumps(manifest).encode(), "application/json"),
+            "train_dataset_path": (f"{rows_at}/train.jsonl", rows, "application/jsonl"),
+            "eval_dataset_path": (f"{rows_at}/eval.jsonl", held_out, "application/jsonl"),
         }
         with StorageClient(key, live.url) as storage:
             paths = {name: storage.upload_file(*file)["blobPath"] for name, file in files.items()}

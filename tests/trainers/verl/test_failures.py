@@ -21,4 +21,4 @@ async def test_a_group_in_which_everything_happens_comes_back_whole(tmp_path, ca
         assert any(row["mask"]) == bool(row["scored"])
         assert row["scored"] or row["reward"] == pytest.approx(mean)
     assert sorted(RoughEnv.released) == sorted(RoughEnv.begun)
-    assert "3 of 6 rollouts failed; the first in init_rollout: no seat" in caplog.text
+    assert "3 of 6 rollouts failed; the first: RuntimeError in init_rollout: no seat" in caplog.text

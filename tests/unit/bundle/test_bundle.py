@@ -36,8 +36,10 @@ from benchmax.bundle import (
     write_bundle_files,
 )
 from benchmax.envs.base_env import BaseEnv
-from benchmax.envs.types import ToolDefinition
+from benchmax.envs.types import ToolCall, ToolDefinition
 from benchmax.errors import UsageError
+from benchmax.rewards.diversity import DiversityConfig
+from benchmax.rewards.rubric import Rubric
 
 HERE = f"{sys.version_info.major}.{sys.version_info.minor}"
 FACTOR = 3
@@ -369,3 +371,36 @@ def test_a_report_lists_every_reason_for_refusal():
     assert all(each in words for each in ("not a readable pickle", "sha256 differs", "'a b c'"))
     assert "made with Python 3.9" in report.incompatible
     assert report.sha256 == bundle_digest(bundle.pickled[:-20])
+
+
+class Pickled:
+    """Pickles itself as the published package's instance of a class: its name, and a dict of its attributes."""
+
+    def __init__(self, cls, **attributes):
+        self.cls, self.attributes = cls, attributes
+
+    def __reduce__(self):
+        return object.__new__, (self.cls,), self.attributes
+
+
+@pytest.mark.parametrize(
+    ("cls", "attributes"),
+    [
+        (ToolDefinition, {"name": "add", "description": "Adds.", "input_schema": {"type": "object"}}),
+        (ToolCall, {"name": "add", "arguments": "{}", "id": "1"}),
+        (Rubric, {"title": "Brief", "description": "One line.", "type": "positive", "score_map": None}),
+        (DiversityConfig, {"method": "ngram", "ngram_n": 5, "similarity_threshold": 0.4, "fallback_on_error": True}),
+    ],
+)
+def test_objects_of_published_clients_keep_their_attributes(cls, attributes):
+    published = cloudpickle.dumps((Plain, {"given": Pickled(cls, **attributes)}))
+    _, arguments = opened(Bundle(published, BundleMetadata()), instantiate=False)
+    assert arguments == {"given": cls(**attributes)}
+
+
+def test_a_class_alone_gets_the_arguments_of_its_manifest():
+    manifest = {"python_version": BundleMetadata().python_version, "constructor_args": {"scale": 3.0}}
+    bundle = Bundle(cloudpickle.dumps(Plain), BundleMetadata.from_json_bytes(json.dumps(manifest).encode()))
+    assert opened(bundle).scale == 3.0
+    with pytest.raises(ValidationError, match="constructor_args"):
+        BundleMetadata.from_json_bytes(json.dumps({**manifest, "constructor_args": [3]}).encode())

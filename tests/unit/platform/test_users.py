@@ -101,8 +101,29 @@ def test_an_upload_is_whole_or_absent(store, tmp_path):
         assert blobs.paths_of(session, user.id, "data%/") == []
 
 
+def test_paths_are_names_as_an_older_client_wrote_them():
+    for path in ("datasets/Math: try 2 (é, 日本)/ab12/train.jsonl", "envs/a?b#c&d%20 '1'/x.pkl"):
+        assert blobs.check_path(path) == path
+
+
 @pytest.mark.parametrize(
-    "path", ["", "/etc/passwd", "a/../b", "a//b", "..", "a/.", "a\\b", "a\0b", "a\nb", "é/b", "a" * 600, "//proc/self"]
+    "path",
+    [
+        "",
+        "/etc/passwd",
+        "a/../b",
+        "a//b",
+        "..",
+        "a/.",
+        "a\\b",
+        "a\0b",
+        "a\nb",
+        " /b",
+        "a\u202eb",
+        "\ud800",
+        "a" * 600,
+        "//proc/self",
+    ],
 )
 def test_paths_that_could_mean_another_are_refused(path):
     with pytest.raises(UsageError, match="cannot be used"):

@@ -17,6 +17,7 @@ from benchmax.errors import ConfigError, ContextExceeded, EnvDefinitionError, Mo
 from benchmax.models.base import Conversation, Reply, Sampling, Usage
 from benchmax.models.scripted import ScriptedModel
 from benchmax.rollouts import EnvHost, Rollout, RolloutSettings, Termination, run_batch, run_group, run_rollout
+from benchmax.rollouts.record import Failure
 from benchmax.rollouts.toolbox import BadToolCall, Toolbox
 
 ADD = ToolDefinition(
@@ -702,3 +703,7 @@ def test_a_pattern_that_only_javascript_reads_is_not_checked(caplog):
     assert "is not a 'regex'. It is not checked" in caplog.text
     with pytest.raises(EnvDefinitionError, match="is not a JSON schema"):
         Toolbox([ToolDefinition("add", "Adds.", {**schema, "required": 3})])
+
+
+def test_a_failure_in_one_line_has_its_type():
+    assert str(Failure.of(KeyError("boom"), "compute_reward")) == "KeyError in compute_reward: 'boom'"

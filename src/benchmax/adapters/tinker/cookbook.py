@@ -182,7 +182,7 @@ class Sibling:
 
     def _logs(self) -> dict[str, str]:
         error = self.rollout.record.error
-        return {} if error is None else {"error": f"{error.where}: {error.message}"}
+        return {} if error is None else {"error": str(error)}
 
 
 @cache

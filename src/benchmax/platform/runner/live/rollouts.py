@@ -146,7 +146,7 @@ def _completed(rollout: Rollout) -> dict[str, Any]:
 
 def _problem(rollout: Rollout) -> str:
     if rollout.error is not None:
-        return f"{rollout.error.where}: {rollout.error.message}"
+        return str(rollout.error)
     missing = "; ".join(f"{name}: {reason}" for name, reason in rollout.unscored.items())
     return missing or f"The rollout ended with {rollout.termination.value}."
 

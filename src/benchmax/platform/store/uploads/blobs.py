@@ -28,16 +28,18 @@ from benchmax.platform.store.statements import get_locked, upsert
 from benchmax.platform.store.tables import ApiKey, Blob, BlobPath, Upload, User
 
 PATH_CHARS = 500
-_PART = re.compile(r"[A-Za-z0-9._@+=-][A-Za-z0-9._@+= -]*")
 
 
 def check_path(path: str) -> str:
-    """A path such as `datasets/my-run/ab12/train.jsonl`, as given; UsageError for anything that could mean another."""
-    parts = path.split("/")
-    if len(path) > PATH_CHARS or any(not _PART.fullmatch(part) or part in (".", "..") for part in parts):
+    """A path such as `datasets/my run (2)/ab12/train.jsonl`, as given; UsageError for what could mean another.
+
+    Older clients put the name of a run into it as the user wrote it.
+    """
+    hidden = "\\" in path or not path.isprintable()
+    if hidden or len(path) > PATH_CHARS or not all(part.strip(" .") for part in path.split("/")):
         raise UsageError(
-            f"The path {path[:80]!r} cannot be used. Give names of letters, digits and . _ - joined by /, "
-            f"at most {PATH_CHARS} characters."
+            f"The path {path[:80]!r} cannot be used. Give names of visible characters, none of them a backslash, "
+            f"joined by single /, at most {PATH_CHARS} characters."
         )
     return path
 
