@@ -234,6 +234,8 @@ def test_nothing_that_is_not_text_is_lost() -> None:
     for word in ("a\n", "audio/wav", "file:///x", "application/zip", "hologram"):
         assert word in result.text
     assert as_tool_result({"structuredContent": {"x": 1}}).text == '{"x": 1}'
+    picture = {"uri": "chart://1", "mimeType": "image/jpeg", "blob": "AAAA"}
+    assert as_tool_result({"content": [{"type": "resource", "resource": picture}]}).parts == result.parts
 
 
 def test_a_result_as_rewards_see_it() -> None:

@@ -22,7 +22,6 @@ LIST_SECONDS = 20.0
 LOSS_SECONDS = 1.5
 """How long to wait for the reason why a server was lost."""
 DESCRIPTION_CHARS = 16_384
-_TOOL_NAME = re.compile(r"[A-Za-z0-9_./-]{1,128}")
 API_NAME_CHARS = 64
 _API_NAME = re.compile(r"[A-Za-z0-9_-]{1,64}")
 """The tool names that model APIs accept."""
@@ -181,7 +180,7 @@ class ServerSetLauncher:
                 tool = _read_tool(raw, index, prefix)
                 if tool is None:
                     name = raw.get("name") if isinstance(raw, Mapping) else raw
-                    self.left_out[f"{prefix}{name}"[:80]] = "a name has 1 to 128 letters, digits and _ . / -"
+                    self.left_out[f"{prefix}{name!r:.80}"] = "a name is a text that is not empty"
                     continue
                 if tool.own_name in own:
                     self.left_out[f"{tool.listed} (again)"] = "the server lists it twice, and the first one is taken"
@@ -201,7 +200,7 @@ def _named(tools: Sequence[Tool]) -> dict[str, Tool]:
     for tool in tools:
         if id(tool) not in taken:
             plain = re.sub(r"[^A-Za-z0-9_-]", "_", tool.listed)
-            if len(plain) > API_NAME_CHARS or plain in names:
+            if len(plain) > API_NAME_CHARS or plain in names or not plain.strip("_-"):
                 digest = hashlib.sha256(f"{tool.server} {tool.own_name}".encode()).hexdigest()[:8]
                 plain = f"{plain[: API_NAME_CHARS - 9]}_{digest}"
             taken[id(tool)] = plain
@@ -211,7 +210,7 @@ def _named(tools: Sequence[Tool]) -> dict[str, Tool]:
 
 def _read_tool(raw: Any, server: int, prefix: str) -> Tool | None:
     name = raw.get("name") if isinstance(raw, Mapping) else None
-    if not isinstance(name, str) or not _TOOL_NAME.fullmatch(name):
+    if not isinstance(name, str) or not name:
         return None
     schema, notes, execution = raw.get("inputSchema"), raw.get("annotations"), raw.get("execution")
     notes = notes if isinstance(notes, Mapping) else {}
@@ -221,7 +220,7 @@ def _read_tool(raw: Any, server: int, prefix: str) -> Tool | None:
         listed=prefix + name,
         server=server,
         own_name=name,
-        description=str(raw.get("description") or "")[:DESCRIPTION_CHARS],
+        description=str(raw.get("description") or raw.get("title") or "")[:DESCRIPTION_CHARS],
         input_schema=schema if isinstance(schema, dict) else None,
         read_only=read_only,
         repeatable=read_only or notes.get("idempotentHint") is True,

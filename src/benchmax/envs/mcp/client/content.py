@@ -41,8 +41,7 @@ def _read(item: Mapping[str, Any]) -> tuple[str, dict[str, Any] | None]:
     if kind == "text":
         return str(item.get("text") or ""), None
     if kind == "image":
-        url = f"data:{item.get('mimeType') or 'image/png'};base64,{item.get('data') or ''}"
-        return "", {"type": "image_url", "image_url": {"url": url}}
+        return "", _image(item.get("mimeType"), item.get("data"))
     if kind == "audio":
         return _described("audio", item), None
     if kind == "resource_link":
@@ -50,8 +49,14 @@ def _read(item: Mapping[str, Any]) -> tuple[str, dict[str, Any] | None]:
     if kind == "resource" and isinstance(inner := item.get("resource"), Mapping):
         if isinstance(inner.get("text"), str):
             return str(inner["text"]), None
+        if str(inner.get("mimeType")).startswith("image/"):
+            return "", _image(inner["mimeType"], inner.get("blob"))
         return _described(f"resource {inner.get('uri') or ''}", {**inner, "data": inner.get("blob")}), None
     return f"[{kind or 'content'} that cannot be shown]", None
+
+
+def _image(kind: Any, data: Any) -> dict[str, Any]:
+    return {"type": "image_url", "image_url": {"url": f"data:{kind or 'image/png'};base64,{data or ''}"}}
 
 
 def _described(what: str, item: Mapping[str, Any]) -> str:
