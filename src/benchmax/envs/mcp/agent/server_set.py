@@ -15,6 +15,7 @@ from benchmax.cross_loop import settle
 from benchmax.envs.mcp.agent.rollout_dirs import RolloutDirs
 from benchmax.envs.mcp.agent.server_launcher import Server, ServerLauncher
 from benchmax.envs.mcp.client.mcp_session import NoAnswer, RpcError
+from benchmax.envs.mcp.client.tool_schemas import valid_schema
 from benchmax.errors import McpError, ToolError
 from benchmax.files.temp_dirs import remove_tree
 
@@ -212,7 +213,7 @@ def _read_tool(raw: Any, server: int, prefix: str) -> Tool | None:
     name = raw.get("name") if isinstance(raw, Mapping) else None
     if not isinstance(name, str) or not name:
         return None
-    schema, notes, execution = raw.get("inputSchema"), raw.get("annotations"), raw.get("execution")
+    notes, execution = raw.get("annotations"), raw.get("execution")
     notes = notes if isinstance(notes, Mapping) else {}
     read_only = notes.get("readOnlyHint") is True
     return Tool(
@@ -221,7 +222,7 @@ def _read_tool(raw: Any, server: int, prefix: str) -> Tool | None:
         server=server,
         own_name=name,
         description=str(raw.get("description") or raw.get("title") or "")[:DESCRIPTION_CHARS],
-        input_schema=schema if isinstance(schema, dict) else None,
+        input_schema=valid_schema(name, raw.get("inputSchema")),
         read_only=read_only,
         repeatable=read_only or notes.get("idempotentHint") is True,
         as_task=isinstance(execution, Mapping) and execution.get("taskSupport") == "required",

@@ -233,9 +233,10 @@ def reply_to(request: Mapping[str, Any]) -> dict[str, Any]:
 
 def result_of(name: str, message: Mapping[str, Any]) -> dict[str, Any]:
     """The result of a response; raises its error."""
-    error = message.get("error")
-    if isinstance(error, Mapping):
-        raise RpcError(str(error.get("message") or "error")[: limits.ERROR_CHARS], _as_int(error.get("code")))
+    if (error := message.get("error")) is not None:
+        error = error if isinstance(error, Mapping) else {"message": error}
+        reason = error.get("message") or error.get("data") or "error"
+        raise RpcError(str(reason)[: limits.ERROR_CHARS], _as_int(error.get("code")))
     result = message.get("result")
     if not isinstance(result, dict):
         raise RpcError(f"MCP server {name!r} sent an answer without a result. Correct the server.")

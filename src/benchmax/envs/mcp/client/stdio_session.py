@@ -131,6 +131,8 @@ class StdioSession(McpSession, asyncio.Protocol):
                 self._answer(message)
             return False
         number = number_of(message)
+        if number is None and message.get("error") and len(self._waiting) == 1:  # a request it could not read
+            number = next(iter(self._waiting))
         return number is not None and self._settle(number, message)
 
     def _settle(self, number: int, message: dict[str, Any]) -> bool:
