@@ -260,7 +260,8 @@ def test_a_failure_without_words_says_so() -> None:
         ({"properties": {"x": {"type": "any", "minimum": 1}}}, {"properties": {"x": {"minimum": 1}}}),
         ({"properties": {"x": {"type": "string", "required": True}}}, {"properties": {"x": {"type": "string"}}}),
         ({"properties": {"x": None}, "required": ["x", 5]}, {"properties": {"x": {}}, "required": ["x"]}),
-        ({"$schema": 4, "enum": [None], "anyOf": [None]}, {"enum": [None]}),
+        ({"enum": [None], "anyOf": [None]}, {"enum": [None]}),
+        ({"$schema": 4, "enum": [None]}, {"enum": [None]}),
         ({"$schema": "http://json-schema.org/draft-04/schema#", "minimum": 0, "exclusiveMinimum": True},) * 2,
         ({"type": "string", "pattern": r"^\p{L}+$"},) * 2,
         (True, None),
@@ -268,7 +269,9 @@ def test_a_failure_without_words_says_so() -> None:
     ],
 )
 def test_what_is_no_schema_is_left_out_of_a_tools(schema: Any, kept: Any) -> None:
-    assert valid_schema("it", schema) == kept
+    found, faults = valid_schema(schema)
+    assert found == kept
+    assert bool(faults) is (isinstance(schema, dict) and "$schema" not in schema and schema != kept)
 
 
 def test_a_result_as_rewards_see_it() -> None:

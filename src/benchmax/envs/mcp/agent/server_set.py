@@ -151,7 +151,7 @@ class ServerSetLauncher:
         self._root = root
         self.tools: dict[str, Tool] | None = None
         self.left_out: dict[str, str] = {}
-        """Tools that are listed but cannot be offered to models, and why."""
+        """Tools, and parts of their schemas, that are listed but cannot be offered to models, and why."""
 
     async def launch(self) -> ServerSet:
         dirs = RolloutDirs.make(self._root)
@@ -187,7 +187,9 @@ class ServerSetLauncher:
                     self.left_out[f"{tool.listed} (again)"] = "the server lists it twice, and the first one is taken"
                     continue
                 own.add(tool.own_name)
-                read.append(tool)
+                schema, faults = valid_schema(raw.get("inputSchema"))
+                self.left_out |= {f"{part} of {tool.listed}": reason for part, reason in faults.items()}
+                read.append(replace(tool, input_schema=schema))
         return _named(read)
 
 
@@ -222,7 +224,7 @@ def _read_tool(raw: Any, server: int, prefix: str) -> Tool | None:
         server=server,
         own_name=name,
         description=str(raw.get("description") or raw.get("title") or "")[:DESCRIPTION_CHARS],
-        input_schema=valid_schema(name, raw.get("inputSchema")),
+        input_schema=None,
         read_only=read_only,
         repeatable=read_only or notes.get("idempotentHint") is True,
         as_task=isinstance(execution, Mapping) and execution.get("taskSupport") == "required",

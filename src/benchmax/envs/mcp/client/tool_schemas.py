@@ -6,44 +6,40 @@ Model APIs refuse a request with such a schema, and with it all tools.
 from __future__ import annotations
 
 import copy
-import logging
 from typing import Any
 
-logger = logging.getLogger(__name__)
-
 MOST_FAULTS = 100
+WHOLE = "its schema"
 
 
-def valid_schema(tool: str, schema: Any) -> dict[str, Any] | None:
-    """The schema without its faulty keywords, which are logged; None when there is none."""
+def valid_schema(schema: Any) -> tuple[dict[str, Any] | None, dict[str, str]]:
+    """The schema without its faulty keywords, None when nothing is left; and what was left out, with the reason."""
     if not isinstance(schema, dict):
-        return None
+        return None, {}
     try:
-        return _without_faults(tool, copy.deepcopy(schema))
+        return _without_faults(copy.deepcopy(schema))
     except RecursionError:
-        logger.warning("The schema of MCP tool %r is left out: it is nested too deep.", tool)
-        return None
+        return None, {WHOLE: "it is nested too deep"}
 
 
-def _without_faults(tool: str, kept: dict[str, Any]) -> dict[str, Any] | None:
+def _without_faults(kept: dict[str, Any]) -> tuple[dict[str, Any] | None, dict[str, str]]:
     import jsonschema
 
     if not isinstance(kept.get("$schema", ""), str):
         del kept["$schema"]
     cls: Any = jsonschema.validators.validator_for(kept, default=jsonschema.Draft202012Validator)
+    faults: dict[str, str] = {}
     for _ in range(MOST_FAULTS):
         try:
             cls.check_schema(kept, format_checker=jsonschema.FormatChecker(()))
-            return kept
+            return kept, faults
         except jsonschema.SchemaError as error:
             path = list(error.absolute_path)
             if not path:
                 break
-            where = ".".join(map(str, path))
-            logger.warning("In the schema of MCP tool %r, %s is left out: %.200s", tool, where, error.message)
+            faults[".".join(map(str, path))] = f"it is no JSON schema: {error.message:.200}"
             _leave_out(kept, path)
-    logger.warning("The schema of MCP tool %r is left out: it is no JSON schema.", tool)
-    return None
+    return None, {WHOLE: "it is no JSON schema"}
 
 
 def _leave_out(schema: Any, path: list[Any]) -> None:
