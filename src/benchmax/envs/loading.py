@@ -58,7 +58,7 @@ def load_env_class(spec: str, folder: str | Path | None = None) -> type[BaseEnv]
     if colon and library in plugins.entries("imports"):
         return _added("imports", library, plugins.call("imports", library, address))
     file, name = split_spec(spec)
-    if os.path.isdir(file) and ("/" in file or file in (".", "..")):
+    if os.path.isdir(file) and (not name or "/" in file or file in (".", "..")):
         file = _file_in(Path(file))
     if file.endswith(".py"):
         return _choose(_import_file(Path(file)), name, spec)

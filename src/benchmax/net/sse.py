@@ -31,9 +31,9 @@ def encoded_event(data: bytes, event_id: int | None = None) -> bytes:
     return (b"" if event_id is None else b"id: %d\n" % event_id) + b"data: " + data + b"\n\n"
 
 
-async def read_events(pieces: AsyncIterable[bytes]) -> AsyncIterator[bytes]:
+async def read_events(pieces: AsyncIterable[bytes], reader: EventReader | None = None) -> AsyncIterator[bytes]:
     """The data of every event of a stream."""
-    reader = EventReader()
+    reader = reader or EventReader()
     async for piece in pieces:
         for data in reader.feed(piece):
             yield data
@@ -45,6 +45,10 @@ class EventReader:
     """Reads events from pieces of any size; only their data, the lines of one event joined by line feeds."""
 
     def __init__(self) -> None:
+        self.last_id = b""
+        """The id of the last event that had one, from which a server can continue a stream that it ended."""
+        self.retry_seconds = 1.0
+        """How long the server asks to wait before that."""
         self._line: list[bytes] = []
         """Parts of a line that has not ended: joined once, as it may be long."""
         self._data: list[bytes] = []
@@ -61,6 +65,10 @@ class EventReader:
             name, _, value = line.partition(b":")
             if name == b"data":
                 self._data.append(value.removeprefix(b" "))
+            elif name == b"id":
+                self.last_id = value.strip()
+            elif name == b"retry" and value.strip().isdigit():
+                self.retry_seconds = int(value) / 1_000
             elif not line:
                 found.append(b"\n".join(self._data))
                 self._data.clear()

@@ -74,6 +74,7 @@ def _simple_check(schema: Mapping[str, Any]) -> Callable[[dict[str, Any]], bool]
 def _full_check(name: str, schema: Mapping[str, Any]) -> Check:
     import jsonschema
     from referencing import Registry
+    from referencing.exceptions import Unresolvable
 
     try:
         closed = _closed(schema)
@@ -82,7 +83,8 @@ def _full_check(name: str, schema: Mapping[str, Any]) -> Check:
     except (jsonschema.SchemaError, RecursionError, TypeError) as error:
         reason = getattr(error, "message", str(error))
         raise EnvDefinitionError(
-            f"The input_schema of tool {name!r} is not a JSON schema: {reason}. Correct it in list_tools."
+            f"The input_schema of tool {name!r} is not a JSON schema: {reason}. Correct it in list_tools, "
+            "or leave out the tool of an MCP server with allowed_tools."
         ) from None
     cls = jsonschema.validators.extend(cls, {"pattern": _bounded_pattern})  # type: ignore[no-untyped-call]
     validator = cls(closed, registry=Registry())  # an empty registry never fetches a $ref
@@ -94,6 +96,9 @@ def _full_check(name: str, schema: Mapping[str, Any]) -> Check:
             return f"a name in them is longer than {longest_name} characters"
         try:
             errors = sorted(validator.iter_errors(arguments), key=lambda error: list(map(str, error.absolute_path)))
+        except Unresolvable as error:
+            logger.warning("The input_schema of tool %r: %s. Its arguments are not checked.", name, error)
+            return None
         except Exception as error:
             return f"they could not be checked ({type(error).__name__})"
         return "; ".join(map(_message, errors[:5])) or None

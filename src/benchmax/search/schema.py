@@ -87,7 +87,10 @@ def connect_to_read(path: Path) -> sqlite3.Connection:
         version = None
     if version != VERSION:
         connection.close()
-        raise RecordError(f"{path} is no index that this benchmax can read. Build it again from its source.")
+        raise RecordError(
+            f"{path} is no index that this benchmax can read. Give a folder of texts, or build an index "
+            f"from its source: benchmax wikipedia index SOURCE --out {path.stem}.sqlite"
+        )
     connection.execute("PRAGMA query_only = 1")
     connection.execute(f"PRAGMA mmap_size = {1 << 30}")
     return connection

@@ -62,10 +62,10 @@ def test_bench_hammers_and_counts_failures(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 def test_what_cannot_be_shown_or_called_is_told(tmp_path: Path) -> None:
-    tool = '@server.tool(name="zähle")\ndef count() -> str:\n    return ""\n\nif __name__'
+    tool = '@server.tool(name=7)\ndef count() -> str:\n    return ""\n\nif __name__'
     workdir = make_workdir(tmp_path / "w", PROBE.replace("if __name__", tool))
     shown = runner.invoke(app, ["mcp", "inspect", str(workdir)], catch_exceptions=False)
-    assert "zähle is left out" in shown.stderr
+    assert "7 is left out" in shown.stderr
     picture = runner.invoke(app, ["mcp", "run", str(workdir), "picture"], catch_exceptions=False)
     assert "a picture, image/png, about 21 bytes" in picture.stderr
 

@@ -57,14 +57,14 @@ def config(**servers: list[str]) -> str:
 
 
 async def test_names_that_model_interfaces_refuse_are_changed_and_changed_back(tmp_path: Path) -> None:
-    tools = ["plain", "a.b", "a_b", "ns/tool", LONG]
+    tools = ["plain", "a.b", "a_b", "ns/tool", LONG, "a:b c", "zähle", "数", "字"]
     workdir = make_workdir(tmp_path / "w", SERVER, config(it=tools), REWARDS)
     async with opened(workdir, servers=1) as env:
         names = [tool.name for tool in await env.list_tools()]
         assert names[0] == "plain"
         assert names[2:4] == ["a_b", "ns_tool"]
         assert all(len(name) <= 64 and name.replace("_", "").replace("-", "").isalnum() for name in names)
-        assert len(set(names)) == 5
+        assert len(set(names)) == 9
         await env.init_rollout("a")
         assert [await env.run_tool("a", name) for name in names] == tools
         assert await env.run_tool("a", "ns/tool") == "ns/tool"

@@ -15,7 +15,7 @@ from benchmax import limits
 from benchmax.envs.mcp.client.http_session import HttpSession
 from benchmax.envs.mcp.client.stdio_messages import Unreadable, messages_in, number_of
 from benchmax.envs.mcp.workdir import find_config
-from benchmax.errors import EnvDefinitionError, McpError, NotFoundError
+from benchmax.errors import EnvDefinitionError, McpError, NotFoundError, ToolError
 from mcp_world import make_workdir, node_of, opened
 
 SERVER = """
@@ -173,6 +173,28 @@ def say(message, once=say):
             assert result.is_error
             assert "cannot be read" in result.text
         assert monotonic() - began < limits.TOOL_SECONDS, "what is waited for in vain takes as long"
+
+
+@pytest.mark.parametrize(
+    ("error", "words"),
+    [
+        ({"id": None, "error": {"code": -32700, "message": "Parse error"}}, "Parse error"),
+        ({"error": {"code": 1, "message": "", "data": {"quota": 3}}}, "{'quota': 3}"),
+        ({"error": "out of paper"}, "out of paper"),
+    ],
+)
+async def test_the_reason_of_an_error_is_told_wherever_it_is(error: dict[str, Any], words: str) -> None:
+    odd = f"""
+def say(message, once=say):
+    if "content" in message["result"]:
+        del message["result"]
+        message.update({error!r})
+    once(message)
+"""
+    async with node_of(SERVER.replace("{odd}", odd), config_of()) as node:
+        lease = await node.open("a", 60)
+        with pytest.raises(ToolError, match=words):
+            await node.leases.call(lease.token, "it", {}, 60)
 
 
 def test_lines_are_read_as_leniently_as_they_are_written() -> None:

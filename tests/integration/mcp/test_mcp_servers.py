@@ -38,7 +38,7 @@ for line in sys.stdin:
     elif message["method"] == "tools/list":
         page = message["params"].get("cursor")
         tool = {"name": "second" if page else "first", "inputSchema": {"type": "object"}}
-        reply["result"] = {"tools": [tool, {"name": "spaces are no name"}], **({} if page else {"nextCursor": "2"})}
+        reply["result"] = {"tools": [tool, {"name": ""}], **({} if page else {"nextCursor": "2"})}
     else:
         reply["result"] = {"content": [{"type": "text", "text": message["params"]["name"]}]}
     print(json.dumps(reply), flush=True)
@@ -74,7 +74,7 @@ tools = [
     {"name": "research", "inputSchema": {"type": "object"}, "execution": {"taskSupport": "required"}},
     {"name": "plain", "inputSchema": {"type": "object"}, "execution": {"taskSupport": "optional"}},
     {"name": "nothing", "inputSchema": {"type": "object"}},
-    {"name": "prüfen"},
+    {"name": 7},
 ]
 for line in sys.stdin:
     message = json.loads(line)
@@ -113,7 +113,7 @@ async def test_tools_that_run_only_as_tasks_and_answers_without_a_result(tmp_pat
     workdir = make_workdir(tmp_path / "w", TASKS, config(command="python", args=["server.py"]))
     async with opened(workdir, servers=1, spares=0) as env:
         assert [tool.name for tool in await env.list_tools()] == ["research", "plain", "nothing"]
-        assert list((await env.state())[0]["left_out"]) == ["prüfen"]
+        assert list((await env.state())[0]["left_out"]) == ["7"]
         await env.init_rollout("a")
         assert await env.run_tool("a", "research") == "of task 7"
         failed = await env.run_tool("a", "nothing")

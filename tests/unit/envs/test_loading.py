@@ -55,6 +55,17 @@ def test_a_folder_without_an_environment_says_what_it_lacks(tmp_path) -> None:
         load_env_class(str(tmp_path))
 
 
+def test_a_folder_needs_no_slash_and_hides_no_environment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    for name in ("mine", "math"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "env.py").write_text(
+            "from benchmax.envs.arithmetic import ArithmeticEnv\nclass Mine(ArithmeticEnv): pass\n"
+        )
+    assert load_env_class("mine").__name__ == "Mine"
+    assert load_env_class("math").__name__ == "MathEnvLocal"
+
+
 @pytest.mark.parametrize("spec", ["nothing", "./nothing", "no thing.X", ":X"])
 def test_what_is_no_name_is_not_found(spec: str) -> None:
     with pytest.raises(NotFoundError, match="There is no environment named"):

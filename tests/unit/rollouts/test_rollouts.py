@@ -691,6 +691,13 @@ async def test_a_batch_is_returned_in_the_order_of_its_examples():
     assert finished[-1] == examples[0]["id"]
 
 
+def test_what_a_reference_to_nowhere_would_check_is_left_to_the_tool(caplog):
+    schema = {"type": "object", "properties": {"tree": {"$ref": "#/$defs/Tree"}, "size": {"type": "integer"}}}
+    tools = Toolbox([ToolDefinition("add", "Adds a tree.", schema)])
+    assert tools.arguments(ToolCall("add", '{"tree": [1]}')) == {"tree": [1]}
+    assert "'/$defs/Tree' does not exist" in caplog.text
+
+
 def test_a_pattern_that_only_javascript_reads_is_not_checked(caplog):
     schema = {
         "type": "object",

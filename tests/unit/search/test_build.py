@@ -230,6 +230,23 @@ def test_html_may_leave_tags_out(page: str) -> None:
     assert strip_html(page) == ("x", "Hello text")
 
 
+@pytest.mark.parametrize(
+    ("data", "text"),
+    [
+        ("# Straße 9".encode("latin-1"), "# Straße 9"),
+        ("# Straße “9”".encode("cp1252"), "# Straße “9”"),
+        ("# Straße 9".encode("utf-16"), "# Straße 9"),
+        ("# Straße 9".encode("utf-8-sig"), "# Straße 9"),
+        ("# Straße 9".encode() + b"\xff", "# Straße 9\ufffd"),
+    ],
+)
+def test_files_are_read_in_the_encodings_that_people_have(data: bytes, text: str, tmp_path: Path) -> None:
+    (tmp_path / "notes").mkdir()
+    (tmp_path / "notes" / "a.md").write_bytes(data)
+    [found] = build_index(tmp_path / "notes", tmp_path / "notes.sqlite").search("straße", 3)
+    assert (found.content, found.title) == (text, text.removeprefix("# "))
+
+
 @pytest.mark.parametrize("section", ["<![foo[ bar", "<![[", "<![ ", "<![if !IE]>", "<![CDATA[x]]>"])
 def test_html_may_have_sections_of_any_name(section: str) -> None:
     assert strip_html(f"<p>Hello</p>{section}<p>text</p>").content.startswith("Hello")

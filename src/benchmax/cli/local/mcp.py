@@ -62,7 +62,7 @@ def inspect(workdir: Folder, as_json: Json = False) -> None:
     for name, paths in state["unread"].items():
         stderr.print(f"{safe(name)} may not read {safe(', '.join(paths))}. Name it in `read` if it should.")
     for name, reason in state["left_out"].items():
-        stderr.print(f"{safe(name)} is left out, as no model can call it: {safe(reason)}.")
+        stderr.print(f"{safe(name)} is left out, as model APIs do not accept it: {safe(reason)}.")
     stderr.print(safe(trouble or f"The rewards of reward_fn.py: {', '.join(rewards)}."))
     if not state["confined"]:
         stderr.print("This kernel has no landlock: only file modes keep rollouts out of one another's directories.")

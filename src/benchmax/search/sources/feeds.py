@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from benchmax import limits
-from benchmax.search.sources.plain_text import ENDINGS, read_text
+from benchmax.search.sources.plain_text import ENDINGS, decoded, read_text
 from benchmax.search.types import Document
 
 
@@ -73,7 +73,7 @@ class FolderFeed:
             stamp = hashlib.sha256(data).hexdigest()
             if stamps.get(name) == stamp:
                 continue
-            title, content = read_text(name, data.decode("utf-8", "replace"))
+            title, content = read_text(name, decoded(data))
             yield Entry({}, number, Document(name, title, content), file=name, stamp=stamp)
 
     def _name(self, path: Path) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import codecs
 import re
 from html.parser import HTMLParser
 from pathlib import PurePath
@@ -26,6 +27,16 @@ _BLOCK_TAGS = frozenset({
 class PlainText(NamedTuple):
     title: str
     content: str
+
+
+def decoded(data: bytes) -> str:
+    """The text of a file in UTF-8, in UTF-16 with its mark, or else in the Western encoding of Windows."""
+    if data[:2] in (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE):
+        return data.decode("utf-16", "replace")
+    text = data.decode("utf-8-sig", "replace")
+    if "\ufffd" not in text or any(letter > "\x7f" and letter != "\ufffd" for letter in text):
+        return text  # what else it holds is UTF-8: a few bytes are broken
+    return data.decode("cp1252", "replace")
 
 
 def read_text(name: str, text: str) -> PlainText:

@@ -6,6 +6,7 @@ import os
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -14,6 +15,7 @@ from benchmax.envs.mcp.agent.reward_worker import load_rewards, score
 from benchmax.envs.mcp.agent.server_launcher import _resolved
 from benchmax.envs.mcp.client.content import as_tool_result
 from benchmax.envs.mcp.client.reward_client import CallResult, TextContent
+from benchmax.envs.mcp.client.tool_schemas import valid_schema
 from benchmax.envs.mcp.env import ParallelMcpEnv
 from benchmax.envs.mcp.fork.preload import _imports_of, split_command
 from benchmax.envs.mcp.fork.python_program import PythonProgram, python_program
@@ -234,6 +236,42 @@ def test_nothing_that_is_not_text_is_lost() -> None:
     for word in ("a\n", "audio/wav", "file:///x", "application/zip", "hologram"):
         assert word in result.text
     assert as_tool_result({"structuredContent": {"x": 1}}).text == '{"x": 1}'
+    picture = {"uri": "chart://1", "mimeType": "image/jpeg", "blob": "AAAA"}
+    assert as_tool_result({"content": [{"type": "resource", "resource": picture}]}).parts == result.parts
+
+
+@pytest.mark.parametrize(
+    "raw",
+    [{"content": "said"}, {"content": ["said"]}, {"content": {"type": "text", "text": "said"}}, {"toolResult": "said"}],
+)
+def test_content_that_is_no_list_of_items_is_shown(raw: dict[str, Any]) -> None:
+    assert as_tool_result(raw).text == CallResult.of(raw).text == "said"
+
+
+def test_a_failure_without_words_says_so() -> None:
+    assert as_tool_result({"content": [], "isError": True}).text == "The tool failed and gave no reason."
+
+
+@pytest.mark.parametrize(
+    ("schema", "kept"),
+    [
+        ({"type": "object", "properties": None, "required": None}, {"type": "object"}),
+        ({"type": "object", "properties": []}, {"type": "object"}),
+        ({"properties": {"x": {"type": "any", "minimum": 1}}}, {"properties": {"x": {"minimum": 1}}}),
+        ({"properties": {"x": {"type": "string", "required": True}}}, {"properties": {"x": {"type": "string"}}}),
+        ({"properties": {"x": None}, "required": ["x", 5]}, {"properties": {"x": {}}, "required": ["x"]}),
+        ({"enum": [None], "anyOf": [None]}, {"enum": [None]}),
+        ({"$schema": 4, "enum": [None]}, {"enum": [None]}),
+        ({"$schema": "http://json-schema.org/draft-04/schema#", "minimum": 0, "exclusiveMinimum": True},) * 2,
+        ({"type": "string", "pattern": r"^\p{L}+$"},) * 2,
+        (True, None),
+        (None, None),
+    ],
+)
+def test_what_is_no_schema_is_left_out_of_a_tools(schema: Any, kept: Any) -> None:
+    found, faults = valid_schema(schema)
+    assert found == kept
+    assert bool(faults) is (isinstance(schema, dict) and "$schema" not in schema and schema != kept)
 
 
 def test_a_result_as_rewards_see_it() -> None:

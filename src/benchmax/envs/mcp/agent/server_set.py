@@ -15,6 +15,7 @@ from benchmax.cross_loop import settle
 from benchmax.envs.mcp.agent.rollout_dirs import RolloutDirs
 from benchmax.envs.mcp.agent.server_launcher import Server, ServerLauncher
 from benchmax.envs.mcp.client.mcp_session import NoAnswer, RpcError
+from benchmax.envs.mcp.client.tool_schemas import valid_schema
 from benchmax.errors import McpError, ToolError
 from benchmax.files.temp_dirs import remove_tree
 
@@ -22,7 +23,6 @@ LIST_SECONDS = 20.0
 LOSS_SECONDS = 1.5
 """How long to wait for the reason why a server was lost."""
 DESCRIPTION_CHARS = 16_384
-_TOOL_NAME = re.compile(r"[A-Za-z0-9_./-]{1,128}")
 API_NAME_CHARS = 64
 _API_NAME = re.compile(r"[A-Za-z0-9_-]{1,64}")
 """The tool names that model APIs accept."""
@@ -151,7 +151,7 @@ class ServerSetLauncher:
         self._root = root
         self.tools: dict[str, Tool] | None = None
         self.left_out: dict[str, str] = {}
-        """Tools that are listed but cannot be offered to models, and why."""
+        """Tools, and parts of their schemas, that are listed but cannot be offered to models, and why."""
 
     async def launch(self) -> ServerSet:
         dirs = RolloutDirs.make(self._root)
@@ -181,13 +181,15 @@ class ServerSetLauncher:
                 tool = _read_tool(raw, index, prefix)
                 if tool is None:
                     name = raw.get("name") if isinstance(raw, Mapping) else raw
-                    self.left_out[f"{prefix}{name}"[:80]] = "a name has 1 to 128 letters, digits and _ . / -"
+                    self.left_out[f"{prefix}{name!r:.80}"] = "a name is a text that is not empty"
                     continue
                 if tool.own_name in own:
                     self.left_out[f"{tool.listed} (again)"] = "the server lists it twice, and the first one is taken"
                     continue
                 own.add(tool.own_name)
-                read.append(tool)
+                schema, faults = valid_schema(raw.get("inputSchema"))
+                self.left_out |= {f"{part} of {tool.listed}": reason for part, reason in faults.items()}
+                read.append(replace(tool, input_schema=schema))
         return _named(read)
 
 
@@ -201,7 +203,7 @@ def _named(tools: Sequence[Tool]) -> dict[str, Tool]:
     for tool in tools:
         if id(tool) not in taken:
             plain = re.sub(r"[^A-Za-z0-9_-]", "_", tool.listed)
-            if len(plain) > API_NAME_CHARS or plain in names:
+            if len(plain) > API_NAME_CHARS or plain in names or not plain.strip("_-"):
                 digest = hashlib.sha256(f"{tool.server} {tool.own_name}".encode()).hexdigest()[:8]
                 plain = f"{plain[: API_NAME_CHARS - 9]}_{digest}"
             taken[id(tool)] = plain
@@ -211,9 +213,9 @@ def _named(tools: Sequence[Tool]) -> dict[str, Tool]:
 
 def _read_tool(raw: Any, server: int, prefix: str) -> Tool | None:
     name = raw.get("name") if isinstance(raw, Mapping) else None
-    if not isinstance(name, str) or not _TOOL_NAME.fullmatch(name):
+    if not isinstance(name, str) or not name:
         return None
-    schema, notes, execution = raw.get("inputSchema"), raw.get("annotations"), raw.get("execution")
+    notes, execution = raw.get("annotations"), raw.get("execution")
     notes = notes if isinstance(notes, Mapping) else {}
     read_only = notes.get("readOnlyHint") is True
     return Tool(
@@ -221,8 +223,8 @@ def _read_tool(raw: Any, server: int, prefix: str) -> Tool | None:
         listed=prefix + name,
         server=server,
         own_name=name,
-        description=str(raw.get("description") or "")[:DESCRIPTION_CHARS],
-        input_schema=schema if isinstance(schema, dict) else None,
+        description=str(raw.get("description") or raw.get("title") or "")[:DESCRIPTION_CHARS],
+        input_schema=None,
         read_only=read_only,
         repeatable=read_only or notes.get("idempotentHint") is True,
         as_task=isinstance(execution, Mapping) and execution.get("taskSupport") == "required",

@@ -5,6 +5,7 @@ stdio_session   over the pipes of a process
 http_session    over streamable HTTP
 stdio_messages  reads messages leniently
 output_tail     the last lines that a process printed
+tool_schemas    the schemas of tools, without what is none
 content         a tool's result as text and content parts for a model
 reward_client   `mcp_client`, which reward functions get
 

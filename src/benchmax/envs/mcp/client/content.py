@@ -14,19 +14,27 @@ def as_tool_result(raw: Mapping[str, Any]) -> ToolResult:
     texts: list[str] = []
     parts: list[dict[str, Any]] = []
     has_text = False
-    content = raw.get("content")
-    for item in content if isinstance(content, list) else ():
-        if isinstance(item, Mapping):
-            text, part = _read(item)
-            has_text |= item.get("type") == "text"
-            if text:
-                texts.append(text)
-            if part is not None:
-                parts.append(part)
+    for item in content_of(raw):
+        text, part = _read(item)
+        has_text |= item.get("type") == "text"
+        if text:
+            texts.append(text)
+        if part is not None:
+            parts.append(part)
     structured = raw.get("structuredContent")
     if not has_text and not texts and not parts and structured is not None:
         texts.append(_shown(structured))
+    if raw.get("isError") and not texts:
+        texts.append("The tool failed and gave no reason.")
     return ToolResult("\n".join(texts), bool(raw.get("isError")), tuple(parts))
+
+
+def content_of(raw: Mapping[str, Any]) -> list[Mapping[str, Any]]:
+    """The content of a result: a list of items, or what servers write in its place, such as a text."""
+    content = raw.get("content", raw.get("toolResult"))  # the second is of 2024-10-07
+    items = content if isinstance(content, list) else [content]
+    texts = [{"type": "text", "text": each} if isinstance(each, str) else each for each in items]
+    return [each for each in texts if isinstance(each, Mapping)]
 
 
 def _shown(structured: Any) -> str:
@@ -41,8 +49,7 @@ def _read(item: Mapping[str, Any]) -> tuple[str, dict[str, Any] | None]:
     if kind == "text":
         return str(item.get("text") or ""), None
     if kind == "image":
-        url = f"data:{item.get('mimeType') or 'image/png'};base64,{item.get('data') or ''}"
-        return "", {"type": "image_url", "image_url": {"url": url}}
+        return "", _image(item.get("mimeType"), item.get("data"))
     if kind == "audio":
         return _described("audio", item), None
     if kind == "resource_link":
@@ -50,8 +57,14 @@ def _read(item: Mapping[str, Any]) -> tuple[str, dict[str, Any] | None]:
     if kind == "resource" and isinstance(inner := item.get("resource"), Mapping):
         if isinstance(inner.get("text"), str):
             return str(inner["text"]), None
+        if str(inner.get("mimeType")).startswith("image/"):
+            return "", _image(inner["mimeType"], inner.get("blob"))
         return _described(f"resource {inner.get('uri') or ''}", {**inner, "data": inner.get("blob")}), None
     return f"[{kind or 'content'} that cannot be shown]", None
+
+
+def _image(kind: Any, data: Any) -> dict[str, Any]:
+    return {"type": "image_url", "image_url": {"url": f"data:{kind or 'image/png'};base64,{data or ''}"}}
 
 
 def _described(what: str, item: Mapping[str, Any]) -> str:

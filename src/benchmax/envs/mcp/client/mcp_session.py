@@ -13,6 +13,7 @@ from __future__ import annotations
 import asyncio
 import itertools
 import json
+import re
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from time import monotonic
@@ -28,7 +29,10 @@ _KEY = "io.modelcontextprotocol/"
 _CLIENT = {"name": "benchmax", "version": "1"}
 _META = {f"{_KEY}protocolVersion": MODERN, f"{_KEY}clientInfo": _CLIENT, f"{_KEY}clientCapabilities": {}}
 UNKNOWN_METHOD, _UNSUPPORTED = -32601, -32022
+_SURROGATE = re.compile(r"\\ud[89a-f]")
 MOST_PAGES = 100
+MOST_NESTED = 100
+"""How deep a message may be nested; some servers do not answer a message of 200 levels."""
 PROBE_SECONDS = 3.0
 """How long a server that let a call time out may take to answer a ping before the next call."""
 MOST_UNANSWERED = 5
@@ -186,11 +190,37 @@ class McpSession(ABC):
 
 
 def as_json(message: Mapping[str, Any]) -> bytes:
-    """A message as JSON; RpcError for NaN and infinity, which many servers would not even answer."""
+    """A message as JSON that every server can read; RpcError for others, which many servers would not even answer."""
     try:
-        return json.dumps(message, separators=(",", ":"), allow_nan=False).encode()
+        text = json.dumps(message, separators=(",", ":"), allow_nan=False)
     except ValueError:
         raise RpcError("The arguments contain NaN or an infinity, which is not JSON. Write a finite number.") from None
+    if _SURROGATE.search(text) and not _is_text(json.dumps(message, ensure_ascii=False)):
+        raise RpcError("The arguments contain half of a character (a lone surrogate). Write the whole character.")
+    if _is_deeper(message, MOST_NESTED):
+        raise RpcError(f"The arguments are nested more than {MOST_NESTED} deep. Write them flatter.")
+    return text.encode()
+
+
+def _is_text(text: str) -> bool:
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
+def _is_deeper(value: Any, levels: int) -> bool:
+    if not isinstance(value, dict | list):
+        return False
+    parts = value.values() if isinstance(value, dict) else value
+    return levels == 0 or any(_is_deeper(part, levels - 1) for part in parts)
+
+
+def cancellation(number: int) -> dict[str, Any]:
+    """The notification that the answer to a request is no longer awaited."""
+    params = {"requestId": number, "reason": "cancelled"}
+    return {"jsonrpc": "2.0", "method": "notifications/cancelled", "params": params}
 
 
 def reply_to(request: Mapping[str, Any]) -> dict[str, Any]:
@@ -203,12 +233,15 @@ def reply_to(request: Mapping[str, Any]) -> dict[str, Any]:
 
 def result_of(name: str, message: Mapping[str, Any]) -> dict[str, Any]:
     """The result of a response; raises its error."""
-    error = message.get("error")
-    if isinstance(error, Mapping):
-        raise RpcError(str(error.get("message") or "error")[: limits.ERROR_CHARS], _as_int(error.get("code")))
+    if (error := message.get("error")) is not None:
+        error = error if isinstance(error, Mapping) else {"message": error}
+        reason = error.get("message") or error.get("data") or "error"
+        raise RpcError(str(reason)[: limits.ERROR_CHARS], _as_int(error.get("code")))
     result = message.get("result")
     if not isinstance(result, dict):
         raise RpcError(f"MCP server {name!r} sent an answer without a result. Correct the server.")
+    if (kind := result.get("resultType", "complete")) != "complete":
+        raise RpcError(f"MCP server {name!r} wants more from its user ({kind!r:.40}), and there is none here.")
     return result
 
 

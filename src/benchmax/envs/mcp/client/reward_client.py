@@ -11,6 +11,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from benchmax.envs.mcp.client.content import content_of
 from benchmax.errors import ToolError
 
 Ask = Callable[[str, dict[str, Any]], Awaitable[Any]]
@@ -48,12 +49,8 @@ class CallResult:
 
     @classmethod
     def of(cls, raw: Mapping[str, Any]) -> CallResult:
-        parts = raw.get("content")
         content = tuple(
-            TextContent(str(part.get("text") or ""))
-            if isinstance(part, Mapping) and part.get("type") == "text"
-            else part
-            for part in (parts if isinstance(parts, list) else ())
+            TextContent(str(part.get("text") or "")) if part.get("type") == "text" else part for part in content_of(raw)
         )
         structured = raw.get("structuredContent")
         return cls(content, structured if isinstance(structured, dict) else None, bool(raw.get("isError")), raw)

@@ -8,7 +8,14 @@ from typing import Any
 
 from benchmax import limits
 from benchmax.cross_loop import settle
-from benchmax.envs.mcp.client.mcp_session import McpSession, NoAnswer, as_json, reply_to, result_of
+from benchmax.envs.mcp.client.mcp_session import (
+    McpSession,
+    NoAnswer,
+    as_json,
+    cancellation,
+    reply_to,
+    result_of,
+)
 from benchmax.envs.mcp.client.output_tail import LINE_BYTES, TokenBucket
 from benchmax.envs.mcp.client.stdio_messages import Unreadable, messages_in, number_of
 from benchmax.errors import McpError
@@ -76,8 +83,7 @@ class StdioSession(McpSession, asyncio.Protocol):
 
     def _cancel(self, number: int) -> None:
         try:
-            params = {"requestId": number, "reason": "cancelled"}
-            self._send({"jsonrpc": "2.0", "method": "notifications/cancelled", "params": params})
+            self._send(cancellation(number))
         except McpError:
             pass
 
@@ -125,6 +131,8 @@ class StdioSession(McpSession, asyncio.Protocol):
                 self._answer(message)
             return False
         number = number_of(message)
+        if number is None and message.get("error") and len(self._waiting) == 1:  # a request it could not read
+            number = next(iter(self._waiting))
         return number is not None and self._settle(number, message)
 
     def _settle(self, number: int, message: dict[str, Any]) -> bool:
