@@ -61,6 +61,19 @@ async def test_the_workdir_scores_alike_without_the_class() -> None:
         await env.shutdown()
 
 
+async def test_a_rollout_that_saves_nothing_earns_nothing(tmp_path: Path) -> None:
+    env = ExcelEnvLocal(num_local_servers=1)
+    [example] = examples("formulas", 1)
+    task, asked = example["task"] or {}, {**(example["init_rollout_args"] or {}), "output_filename": "1_out.xlsx"}
+    try:
+        await env.init_rollout("one", **asked)
+        with pytest.raises(FileNotFoundError, match=r"1_out\.xlsx"):
+            await env.copy_from_workspace("one", "1_out.xlsx", tmp_path / "out.xlsx")
+        assert await env.compute_reward("one", [], task) == {"spreadsheet": 0.0}
+    finally:
+        await env.shutdown()
+
+
 def test_machines_are_described_before_any_is_rented() -> None:
     env = ExcelEnvSkypilot("aws", num_nodes=3, servers_per_node=4, provision_at_init=False)
     assert env.num_servers == 12

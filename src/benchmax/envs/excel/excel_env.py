@@ -28,7 +28,6 @@ from benchmax.envs.excel.workbook_sandbox import WorkbookSandbox
 from benchmax.envs.generated_tasks import check_level, tools_of_level
 from benchmax.envs.mcp import ParallelMcpEnv
 from benchmax.envs.mcp.provisioners import BaseProvisioner, LocalProvisioner, SkypilotProvisioner
-from benchmax.envs.remote.wire import RemoteError
 from benchmax.envs.rollout_state import RolloutState
 from benchmax.envs.types import Messages, RewardValue, ToolDefinition
 from benchmax.errors import ToolError
@@ -146,11 +145,9 @@ class ExcelEnv(ExcelBase, ParallelMcpEnv):
 
     async def _written(self, rollout_id: str, name: str) -> bytes | None:
         try:
-            return await self._io.run(lambda: self._pool.get(rollout_id, name))
-        except RemoteError as error:
-            if type(error).__name__ == FileNotFoundError.__name__:
-                return None
-            raise
+            return await self._read_workspace(rollout_id, name)
+        except FileNotFoundError:
+            return None
 
     async def shutdown(self) -> None:
         await self._books.close()

@@ -27,10 +27,10 @@ from benchmax.envs.mcp.client.reward_client import McpClient
 from benchmax.envs.mcp.packed_workdir import PackedWorkdir
 from benchmax.envs.mcp.pool import Health, ServerPool, read_file
 from benchmax.envs.mcp.provisioners import BaseProvisioner, LocalProvisioner
-from benchmax.envs.mcp.workdir import check_workdir, write_workdir
+from benchmax.envs.mcp.workdir import MissingFile, check_workdir, write_workdir
 from benchmax.envs.remote.wire import rebuild, transcript_starts
 from benchmax.envs.types import Messages, RewardValue, ToolDefinition, ToolResult, Unscored
-from benchmax.errors import EnvDefinitionError, McpError, ToolError
+from benchmax.errors import EnvDefinitionError, McpError, NotFoundError, ToolError
 from benchmax.files.temp_dirs import make_owned_dir, remove_tree
 
 OutputParser = Callable[[str], Any]
@@ -303,8 +303,14 @@ class ParallelMcpEnv(BaseEnv):
         await self._io.run(lambda: self._pool.put(rollout_id, dst_filename, data))
 
     async def copy_from_workspace(self, rollout_id: str, src_filename: str, dst_path: Path) -> None:
-        data = await self._io.run(lambda: self._pool.get(rollout_id, src_filename))
+        data = await self._read_workspace(rollout_id, src_filename)
         await asyncio.to_thread(Path(dst_path).write_bytes, data)
+
+    async def _read_workspace(self, rollout_id: str, name: str) -> bytes:
+        try:
+            return await self._io.run(lambda: self._pool.get(rollout_id, name))
+        except NotFoundError as error:  # of the agent, whose own classes do not exist here
+            raise MissingFile(str(error)) from None
 
 
 def _within_hook(default: float, margin: float) -> float:
