@@ -18,7 +18,7 @@ from benchmax.doctor.evidence import Evidence, Interference, ToolTrial, total_of
 from benchmax.doctor.gold.answer_search import Gold, GoldFinder
 from benchmax.doctor.gold.demonstrations import SCRIPT, SEARCHED, Demonstrator
 from benchmax.doctor.gold.ground_truths import question
-from benchmax.doctor.lazy_strategies import lazy_answers
+from benchmax.doctor.lazy_strategies import lazy_answers, play_suspects
 from benchmax.doctor.probe_player import (
     PlayedAnswer,
     Probe,
@@ -265,6 +265,9 @@ class EvidenceCollector:
             self.evidence.answers += await self.player.play(example, self._exploits(example))
             if self._is_late():
                 return
+        if not self.evidence.grouped:
+            answers, examples = self.evidence.scored, self.evidence.examples
+            self.evidence.answers += await play_suspects(self.player, self.gold, answers, examples)
 
     async def _probe_odd_answers(self) -> None:
         """Values that are hard to read, and answers that are right in part."""

@@ -103,7 +103,7 @@ def _same_prompts(trained: list[Example], evaluated: list[Example]) -> int:
 
 
 def _prompt(example: Example) -> str:
-    return " ".join(str([message.get("content") for message in example["prompt_messages"]]).lower().split())
+    return str([str(message.get("content")).lower().split() for message in example["prompt_messages"]])
 
 
 _SEARCHED = needs(lambda e: e.gold.works, "no answer is known that earns", after=examples)

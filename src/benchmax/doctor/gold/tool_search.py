@@ -302,12 +302,19 @@ class ProgramSearch:
         plays = 0
         for _ in range(MOST_ACTIONS):
             tried: list[Solution] = []
-            for program, _ in beam:
-                steps = self._actions(goal.example, program)[: MOST_PLAYS // len(beam)][: MOST_PLAYS // MOST_ACTIONS]
-                steps += self._reactions(goal.example, program)[:MOST_REACTIONS]
-                tried += await self._earning(goal, [Program([*program.steps, step]) for step in steps])
-                plays += len(steps)
-            tried.sort(key=lambda each: -each[1])
+            most = min(MOST_PLAYS // len(beam), MOST_PLAYS // MOST_ACTIONS)
+            # What was just learned is used first; without it, most calls were tried before.
+            for steps_after, count in ((self._reactions, MOST_REACTIONS), (self._actions, most)):
+                longer = [
+                    Program([*program.steps, step])
+                    for program, _ in beam
+                    for step in steps_after(goal.example, program)[:count]
+                ]
+                tried += await self._earning(goal, longer)
+                plays += len(longer)
+                tried.sort(key=lambda each: -each[1])
+                if self.over or (tried and pays_more(tried[0][1], best[1] if best else least)):
+                    break
             if tried and pays_more(tried[0][1], best[1] if best else least):
                 best = tried[0]
             elif best is not None:
