@@ -327,3 +327,16 @@ async def test_evaluation_rows_that_differ_in_case_and_blanks_are_trained_on() -
     held_out = [{**row, "prompt": f"{row['prompt'].upper()} "} for row in rows[:5]]
     diagnosis = await examine(env, rows=rows, eval_rows=held_out, pace="quick")
     assert "5 of 5" in diagnosis.find("train-eval-overlap")[0].text()
+
+
+async def test_an_answer_that_stands_in_an_earlier_turn_is_to_be_found_there() -> None:
+    def asked(at: int, word: str) -> dict[str, Any]:
+        turns = [("user", f"I live in {word}."), ("assistant", "Thanks."), ("user", f"Where do I live ({at})?")]
+        return {"messages": [{"role": role, "content": text} for role, text in turns], "word": word}
+
+    env = wanting("Answer with the word alone.", lambda task: str(task["word"]))
+    (found,) = (await examine(env, rows=rows_of(asked), pace="quick")).find("leaks-ground-truth-prompt")
+    assert found.severity == "info"
+    rows = rows_of(lambda at, word: {"prompt": f"Where is it? (not told: {word})", "word": word})
+    (found,) = (await examine(env, rows=rows, pace="quick")).find("leaks-ground-truth-prompt")
+    assert found.severity == "warning"
