@@ -185,7 +185,7 @@ class EvidenceCollector:
         """Find the way of answering that earns most, and write the answers of all examples that way."""
         finder = GoldFinder(self.player, self.tools, self.evidence.pace.probe_seconds * GOLD_SHARE)
         self.gold = self.evidence.gold = await finder.find(self.evidence.sample)
-        if not self.gold.works and not self.evidence.grouped and await self._learn_solutions():
+        if not self.gold.trusted and not self.evidence.grouped and await self._learn_solutions():
             return
         for example in (*self.evidence.examples[:GOLD_EXAMPLES], *self.evidence.sample):
             if (text := self.gold.text(example)) is not None:

@@ -334,6 +334,28 @@ async def test_a_tool_that_says_nothing_works_and_one_that_says_it_is_down_does_
     assert [finding.title for finding in down] == ["book does not work.", "cancel does not work."]
 
 
+class Routing(Desk):
+    """Pays for one right choice among any number of them."""
+
+    tools = (
+        ToolDefinition(
+            "assign",
+            "Assign it.",
+            {"type": "object", "properties": {"team": {"enum": ["tech", "sales", "law"]}}, "required": ["team"]},
+        ),
+    )
+
+    async def compute_reward(self, rollout_id, messages, task, **kwargs):
+        return {"routed": float(any(each["arguments"]["team"] == task["team"] for each in self.made[rollout_id]))}
+
+
+async def test_a_tool_is_called_with_each_of_its_choices() -> None:
+    rows = [{"prompt": f"Ticket {at}.", "team": ("tech", "sales", "law", "law")[at % 4]} for at in range(ROWS)]
+    diagnosis = await examine(Routing, rows=rows, pace="quick")
+    assert diagnosis.find("pays-for-tool-spam")
+    assert {answer.reward for answer in diagnosis.answers if answer.probe == "gold"} == {1.0}
+
+
 def test_the_same_number_in_other_digits_is_told() -> None:
     assert tells("It costs 7.90 each.", "7.9")
     assert tells("Paris", "paris")

@@ -159,7 +159,10 @@ def test_choices_and_templates_are_read_out_of_the_prompt() -> None:
     assert named("one of [low, middle, high]") == [["low", "middle", "high"]]
     assert named("Answer yes/no.") == [["yes", "no"]]
     assert named("Answer with the city.") == []
-    assert list(filled_in_order("Write it as (a, b).", ["3", "4"])) == []  # no phrase of one word
+    assert list(filled_in_order("Write it as (a, b).", ["3", "4"])) == ["(3, 4)"]
+    assert list(filled_in_order("Reply like (48.85, 2.35).", ["-6.5", "7"])) == ["(-6.5, 7)"]
+    assert list(filled_in_order("An interval like [10, 20].", ["14.5"])) == ["[14.5, 14.5]"]
+    assert list(filled_in_order("An interval like [10, 20].", ["Oslo", "Rome"])) == []
     assert list(filled_in_order("Write it as a/b.", ["3", "4"])) == ["3/4"]
     assert '<p x="3" y="4"/>' in list(filled('like <p x="0" y="0"/>', {"x": "3", "y": "4"}))
 

@@ -103,6 +103,13 @@ class Gold:
         """Whether the best way earns more than nonsense."""
         return self.best is not None and pays_more(self.earned[self.best], self.floor)
 
+    @property
+    def trusted(self) -> bool:
+        """Whether the best way works, and is no guess after tool calls that happened to help a little."""
+        if self.best is None or not self.works:
+            return False
+        return not (self.best.guessed and self.best.with_tools) or self.earned[self.best] >= LEAST_TRUSTED
+
     def text(self, example: Example, way: Way | None = None) -> str | None:
         """The answer to an example, written the best way unless another is given."""
         way = way or self.best
