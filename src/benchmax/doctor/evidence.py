@@ -155,7 +155,7 @@ class Evidence:
     @property
     def nothing_earns(self) -> bool:
         """Whether no answer earned more than nonsense: the reward is broken, or not understood."""
-        return not self.gold.works and not self.answers_matter
+        return not self.gold.works and not any(pays_more(total_of(each), self.floor) for each in self.scored)
 
     def truth(self, example: Example) -> str | None:
         """The right answer as a text: the reading that earns, or the column with a usual name."""

@@ -18,7 +18,7 @@ from benchmax.doctor.evidence import Evidence, Interference, ToolTrial, total_of
 from benchmax.doctor.gold.answer_search import Gold, GoldFinder
 from benchmax.doctor.gold.demonstrations import SCRIPT, SEARCHED, Demonstrator
 from benchmax.doctor.gold.ground_truths import question
-from benchmax.doctor.lazy_strategies import lazy_answers
+from benchmax.doctor.lazy_strategies import lazy_answers, play_suspects
 from benchmax.doctor.probe_player import (
     PlayedAnswer,
     Probe,
@@ -185,7 +185,7 @@ class EvidenceCollector:
         """Find the way of answering that earns most, and write the answers of all examples that way."""
         finder = GoldFinder(self.player, self.tools, self.evidence.pace.probe_seconds * GOLD_SHARE)
         self.gold = self.evidence.gold = await finder.find(self.evidence.sample)
-        if not self.gold.works and not self.evidence.grouped and await self._learn_solutions():
+        if not self.gold.trusted and not self.evidence.grouped and await self._learn_solutions():
             return
         for example in (*self.evidence.examples[:GOLD_EXAMPLES], *self.evidence.sample):
             if (text := self.gold.text(example)) is not None:
@@ -265,6 +265,9 @@ class EvidenceCollector:
             self.evidence.answers += await self.player.play(example, self._exploits(example))
             if self._is_late():
                 return
+        if not self.evidence.grouped:
+            answers, examples = self.evidence.scored, self.evidence.examples
+            self.evidence.answers += await play_suspects(self.player, self.gold, answers, examples)
 
     async def _probe_odd_answers(self) -> None:
         """Values that are hard to read, and answers that are right in part."""

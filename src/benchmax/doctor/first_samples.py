@@ -10,7 +10,7 @@ from statistics import fmean
 
 from benchmax.doctor.gold.answer_search import Gold, GoldFinder
 from benchmax.doctor.gold.demonstrations import Demonstrator
-from benchmax.doctor.lazy_strategies import answer_form, play_lazily
+from benchmax.doctor.lazy_strategies import answer_form, earnings, play_lazily
 from benchmax.doctor.learning_signal import Known, Signal, measure, together
 from benchmax.doctor.probe_player import ProbePlayer
 from benchmax.envs.types import Example
@@ -102,6 +102,7 @@ async def known_from(
 ) -> Known:
     """The same, from what known solutions earn, and how probable they are."""
     rows = examples[:MEASURED]
-    lazy = await play_lazily(player, gold, rows, examples) if gold.works else {}
+    played = await play_lazily(player, gold, rows, examples) if gold.works else []
+    lazy = earnings(played, gold, examples)
     form = answer_form(gold, rows[0]) if gold.works and rows else None
     return Known(fmean(rewards) if rewards else None, gold.floor, form, lazy, chance)

@@ -25,6 +25,11 @@ LONGEST = 600
 ROWS_COUNTED = 400
 """Rows whose answers are counted."""
 
+LAZY_SHARE = 0.25
+"""The share of the gold reward from which on a lazy strategy is reported."""
+ROWS_MEASURED = 16
+"""Further rows on which a strategy is played that earns so much on a few."""
+
 NAMES = {
     "echo": "repeating the question in the form",
     "first": "always the first option",
@@ -50,7 +55,7 @@ def lazy_answers(example: Example, gold: Gold, examples: Sequence[Example]) -> I
     form, asked = answer_form(gold, example), question(example)
     if asked and len(asked) <= LONGEST and form is not PLAIN:
         yield "echo-in-form", form.write(asked)
-    yield from _options_in(form, example)
+    yield from _options_in(form, example, gold)
     texts = Counter(text for example in examples[:ROWS_COUNTED] if (text := gold.text(example)) is not None)
     for place, (text, count) in enumerate(texts.most_common(MOST_CONSTANTS)):
         if count > 1:
@@ -64,9 +69,9 @@ def _is_number(text: str | None) -> bool:
     return text is not None and re.fullmatch(r"\s*-?[\d.,]+\s*", text) is not None
 
 
-def _options_in(form: Form, example: Example) -> Iterator[tuple[str, str]]:
+def _options_in(form: Form, example: Example, gold: Gold) -> Iterator[tuple[str, str]]:
     """(kind, text) of the first and the longest option, and of their letters."""
-    if offered := options(example):
+    if offered := options(example, gold.best.label if gold.best else ""):
         longest = max(range(len(offered)), key=lambda at: len(offered[at]))
         for kind, at in (("first-option", 0), ("longest-option", longest)):
             yield kind, form.write(offered[at])
@@ -100,6 +105,19 @@ def earnings_of_kinds(answers: Sequence[PlayedAnswer], gold: Gold, examples: Seq
     }
 
 
+async def play_suspects(
+    player: ProbePlayer, gold: Gold, answers: Sequence[PlayedAnswer], examples: Sequence[Example]
+) -> list[PlayedAnswer]:
+    """Play what seems to pay on more rows: of several strategies on a few, one is lucky."""
+    earned = earnings_of_kinds(answers, gold, examples) if gold.works and gold.best else {}
+    enough = gold.floor + LAZY_SHARE * (gold.earned[gold.best] - gold.floor) if gold.best else 0.0
+    suspects = [kind for kind, paid in earned.items() if paid >= enough]
+    known = {answer.example["id"] for answer in answers}
+    others = [example for example in examples if example["id"] not in known] if suspects else []
+    spread = others[:: max(1, len(others) // ROWS_MEASURED)][:ROWS_MEASURED]
+    return await play_lazily(player, gold, spread, examples, suspects)
+
+
 def _mean(played: Sequence[PlayedAnswer]) -> float:
     return fmean(answer.total for answer in played if answer.total is not None)
 
@@ -114,17 +132,22 @@ def _mean_on_all(
         share = sum(text == played[0].text for _, text in golds) / len(golds)
     else:
         form = answer_form(gold, played[0].example)
-        share = sum(text == dict(_options_in(form, example)).get(kind) for example, text in golds) / len(golds)
+        share = sum(text == dict(_options_in(form, example, gold)).get(kind) for example, text in golds) / len(golds)
     known = gold.earned.get(gold.best, _mean(played)) if gold.best is not None else _mean(played)
     return share * (_mean(right) if right else known) + (1 - share) * (_mean(wrong) if wrong else gold.floor)
 
 
 async def play_lazily(
-    player: ProbePlayer, gold: Gold, examples: Sequence[Example], counted: Sequence[Example]
-) -> dict[str, float]:
-    """Play every lazy strategy on some examples."""
+    player: ProbePlayer,
+    gold: Gold,
+    examples: Sequence[Example],
+    counted: Sequence[Example],
+    kinds: Sequence[str] | None = None,
+) -> list[PlayedAnswer]:
+    """Play every lazy strategy, or only some, on some examples."""
     answers: list[PlayedAnswer] = []
     for example in examples:
-        probes = [Probe(kind, text) for kind, text in lazy_answers(example, gold, counted)]
+        found = lazy_answers(example, gold, counted)
+        probes = [Probe(kind, text) for kind, text in found if kinds is None or kind in kinds]
         answers += await player.play(example, probes) if probes else []
-    return earnings(answers, gold, counted)
+    return answers

@@ -62,9 +62,12 @@ class Probe:
 def tool_turns(
     tools: Sequence[ToolDefinition], word: str = "test", times: int = 1, question: str | None = None
 ) -> tuple[tuple[ToolCall, ...], ...]:
-    """Turns in which every tool is called, with arguments made from its schema; a search may get the question."""
+    """Turns in which every tool is called, with arguments made from its schema; a search may get the question.
+
+    Each time takes the next of the choices that a schema offers.
+    """
     calls = [
-        ToolCall(tool.name, json.dumps(arguments_for(tool, word, question)), f"{index}.{again}")
+        ToolCall(tool.name, json.dumps(arguments_for(tool, word, question, again)), f"{index}.{again}")
         for again in range(times)
         for index, tool in enumerate(tools)
     ]

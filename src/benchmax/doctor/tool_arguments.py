@@ -29,10 +29,15 @@ def properties_of(tool: ToolDefinition) -> Mapping[str, Any]:
     return schema_of(tool).get("properties") or {}
 
 
-def arguments_for(tool: ToolDefinition, word: str = "test", question: str | None = None) -> dict[str, Any]:
-    """Arguments the schema accepts: free text becomes `word`, or the question for parameters named like one."""
+def arguments_for(
+    tool: ToolDefinition, word: str = "test", question: str | None = None, choice: int = 0
+) -> dict[str, Any]:
+    """Arguments the schema accepts: free text becomes `word`, or the question for parameters named like one.
+
+    Of what may be chosen, `choice` is taken; after the last comes the first again.
+    """
     schema = schema_of(tool)
-    made = _Maker(schema, word, question).value(schema, "", 0)
+    made = _Maker(schema, word, question, choice).value(schema, "", 0)
     return made if isinstance(made, dict) else {}
 
 
@@ -66,8 +71,8 @@ def _edges(value: Any) -> tuple[Any, ...]:
 class _Maker:
     """Makes values for the schema of one tool."""
 
-    def __init__(self, root: Mapping[str, Any], word: str, question: str | None) -> None:
-        self._root, self._word, self._question = root, word, question
+    def __init__(self, root: Mapping[str, Any], word: str, question: str | None, choice: int) -> None:
+        self._root, self._word, self._question, self._choice = root, word, question, choice
         self._items_left = MOST_ITEMS
 
     def value(self, schema: Any, name: str, depth: int) -> Any:
@@ -76,7 +81,7 @@ class _Maker:
             return None
         for key in ("enum", "examples"):
             if isinstance(schema.get(key), list) and schema[key]:
-                return schema[key][0]
+                return schema[key][self._choice % len(schema[key])]
         for key in ("const", "default"):
             if key in schema:
                 return schema[key]

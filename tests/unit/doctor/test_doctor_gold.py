@@ -14,7 +14,7 @@ from benchmax.doctor.gold.answer_search import GoldFinder
 from benchmax.doctor.gold.demonstrations import Demonstrator
 from benchmax.doctor.gold.ground_truths import truths
 from benchmax.doctor.gold.sql_queries import tables
-from benchmax.doctor.lazy_strategies import play_lazily
+from benchmax.doctor.lazy_strategies import earnings, play_lazily
 from benchmax.doctor.probe_player import ProbePlayer
 from benchmax.envs.base_env import BaseEnv
 from benchmax.envs.datasets import load_examples
@@ -519,7 +519,7 @@ async def test_what_laziness_earns_is_measured() -> None:
     async with EnvHost(Sorting) as host:
         player = player_on(host)
         gold = await GoldFinder(player).find(examples)
-        lazy = await play_lazily(player, gold, examples, examples)
+        lazy = earnings(await play_lazily(player, gold, examples, examples), gold, examples)
     assert lazy["repeating the question in the form"] == pytest.approx((1 / 3 + 1 + 1 / 3 + 1 / 3) / 4)
     assert gold.best is not None
     assert gold.best.name == "in_order with spaces, in <answer> tags"

@@ -17,7 +17,7 @@ from benchmax.doctor.probe_player import ProbePlayer
 from benchmax.envs.base_env import BaseEnv
 from benchmax.envs.datasets.load import load_examples
 from benchmax.envs.reward_helpers import extract_completion_text
-from benchmax.envs.types import ToolDefinition
+from benchmax.envs.types import ToolCall, ToolDefinition
 from benchmax.errors import ToolError
 from benchmax.models.base import Sampling
 from benchmax.rollouts.host import EnvHost
@@ -266,6 +266,94 @@ async def test_what_a_tool_told_is_used_in_the_next_call() -> None:
     found = await solutions(Cancelling, rows)
     assert [each.reward for each in found] == [1.0] * len(rows)
     assert all(len(calls(each)) == 2 and calls(each)[0] == {} for each in found)
+
+
+class FrontDesk(Desk):
+    """A room has to be found first; the guest and the nights are told by the prompt and by columns."""
+
+    tools = (
+        ToolDefinition(
+            "find", "Free rooms.", {"type": "object", "properties": {"kind": {"enum": ["single", "suite"]}}}
+        ),
+        ToolDefinition(
+            "take",
+            "Take a room.",
+            {
+                "type": "object",
+                "properties": {key: {"type": "string"} for key in ("room_id", "guest")}
+                | {"nights": {"type": "integer"}},
+            },
+        ),
+    )
+
+    async def run_tool(self, rollout_id, tool_name, **given):
+        if tool_name == "find":
+            return json.dumps([{"id": self.room(given.get("kind", "")), "price": 90}])
+        self.made[rollout_id].append(given)
+        return "taken"
+
+    def room(self, kind: str) -> str:
+        return f"R{len(kind) * 17}"
+
+    async def compute_reward(self, rollout_id, messages, task, **kwargs):
+        wanted = {"room_id": self.room(task["kind"]), "guest": task["guest"], "nights": task["nights"]}
+        return {"right": float(self.made[rollout_id] == [wanted])}
+
+
+async def test_a_column_with_the_name_of_a_parameter_goes_before_the_same_text_in_the_prompt() -> None:
+    rows = [
+        {"kind": ("single", "suite")[at % 2], "guest": ("Dr Ito", "Ms Bell", "Lee")[at % 3], "nights": 2 + at}
+        for at in range(4)
+    ]
+    rows = [{"prompt": f"{r['guest']} wants a {r['kind']} room for {r['nights']} nights.", **r} for r in rows]
+    found = await solutions(FrontDesk, rows)
+    assert [calls(solution)[-1]["guest"] for solution in found] == [row["guest"] for row in rows]
+
+
+class Commands(Desk):
+    """Says nothing where a command has worked."""
+
+    async def run_tool(self, rollout_id, tool_name, **given):
+        self.made[rollout_id].append({"name": tool_name, "arguments": given})
+        return ""
+
+    @classmethod
+    def gold_tool_calls(cls, example):
+        return [ToolCall("book", json.dumps(example["task"]["booking"]))]
+
+
+class Down(Desk):
+    async def run_tool(self, rollout_id, tool_name, **given):
+        return "Service unavailable, try again later."
+
+
+async def test_a_tool_that_says_nothing_works_and_one_that_says_it_is_down_does_not() -> None:
+    rows = [{"prompt": f"Book {at}.", "booking": booking(at)} for at in range(ROWS)]
+    assert not (await examine(Commands, rows=rows, pace="quick")).find("tools-not-served")
+    down = (await examine(Down, rows=rows, pace="quick")).find("tools-not-served")
+    assert [finding.title for finding in down] == ["book does not work.", "cancel does not work."]
+
+
+class Routing(Desk):
+    """Pays for one right choice among any number of them."""
+
+    tools = (
+        ToolDefinition(
+            "assign",
+            "Assign it.",
+            {"type": "object", "properties": {"team": {"enum": ["tech", "sales", "law"]}}, "required": ["team"]},
+        ),
+    )
+
+    async def compute_reward(self, rollout_id, messages, task, **kwargs):
+        return {"routed": float(any(each["arguments"]["team"] == task["team"] for each in self.made[rollout_id]))}
+
+
+async def test_a_tool_is_called_with_each_of_its_choices() -> None:
+    rows = [{"prompt": f"Ticket {at}.", "team": ("tech", "sales", "law", "law")[at % 4]} for at in range(ROWS)]
+    diagnosis = await examine(Routing, rows=rows, pace="quick")
+    assert diagnosis.find("pays-for-tool-spam")
+    assert {answer.reward for answer in diagnosis.answers if answer.probe == "gold"} == {1.0}
 
 
 def test_the_same_number_in_other_digits_is_told() -> None:

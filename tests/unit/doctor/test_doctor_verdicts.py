@@ -6,6 +6,7 @@ import asyncio
 import json
 import re
 from collections.abc import Callable
+from random import Random
 from typing import Any
 
 import pytest
@@ -102,6 +103,45 @@ SOUND = {
         wanting("Answer with the word alone.", lambda task: str(task["word"])),
         rows_of(lambda at, word: {"prompt": f"Question: what is number {at}?", "word": word}),
     ),
+    "an instruction before a colon": (
+        wanting("Label the size: low, middle or high.", lambda task: str(task["word"])),
+        rows_of(lambda at, word: {"prompt": f"The {word}?", "word": ("low", "middle", "high")[at % 3]}),
+    ),
+    "an example in another script": (
+        wanting("日付だけを書いてください。例:令和6年3月9日。", lambda task: str(task["day"])),
+        rows_of(lambda at, word: {"prompt": f"{word}?", "day": f"平成{at + 1}年{1 + at % 9}月{at + 3}日"}),
+    ),
+    "a column beside lists of texts": (
+        wanting("Cover the first, not the second. Put it in <rule> tags.", lambda task: f"<rule>{task['rule']}</rule>"),
+        rows_of(
+            lambda at, word: {
+                "prompt": f"Cover: {word} {at}, {at}. Spare: {at}x, {word}s.",
+                "cover": [f"{word} {at}", str(at), f"{at + 1}"],
+                "spare": [f"{at}x", f"{word}s", f"{at}y"],
+                "rule": f"[a-z]{{{len(word)}}} {at}",
+            }
+        ),
+    ),
+    "a switch for each option": (
+        wanting(
+            "End with a line such as 'Answer: A, C'.",
+            lambda task: (
+                "Answer: " + (", ".join(letter for letter, on in zip("ABC", task["fits"], strict=True) if on) or "none")
+            ),
+        ),
+        rows_of(
+            lambda at, word: {
+                "prompt": f"Which fit {word}?\nA) {at}\nB) {at + 1}\nC) {at * 2}",
+                "fits": [at % 2 > 0, at % 3 > 0, at % 5 > 0],
+            }
+        ),
+    ),
+    "texts to find, and none in some rows": (
+        wanting("List them, one per line.", lambda task: "\n".join(task["found"]) or "none"),
+        rows_of(
+            lambda at, word: {"prompt": f"Took {word} and x{at}.", "found": [word, f"x{at}"][: at % 3]},
+        ),
+    ),
 }
 
 
@@ -119,7 +159,10 @@ def test_choices_and_templates_are_read_out_of_the_prompt() -> None:
     assert named("one of [low, middle, high]") == [["low", "middle", "high"]]
     assert named("Answer yes/no.") == [["yes", "no"]]
     assert named("Answer with the city.") == []
-    assert list(filled_in_order("Write it as (a, b).", ["3", "4"])) == []  # no phrase of one word
+    assert list(filled_in_order("Write it as (a, b).", ["3", "4"])) == ["(3, 4)"]
+    assert list(filled_in_order("Reply like (48.85, 2.35).", ["-6.5", "7"])) == ["(-6.5, 7)"]
+    assert list(filled_in_order("An interval like [10, 20].", ["14.5"])) == ["[14.5, 14.5]"]
+    assert list(filled_in_order("An interval like [10, 20].", ["Oslo", "Rome"])) == []
     assert list(filled_in_order("Write it as a/b.", ["3", "4"])) == ["3/4"]
     assert '<p x="3" y="4"/>' in list(filled('like <p x="0" y="0"/>', {"x": "3", "y": "4"}))
 
@@ -184,6 +227,18 @@ class ReadsAllTurns(BaseEnv):
         return {"right": float(any(task["word"] in text for text in said))}
 
 
+class Costs(Digits):
+    """Saying nothing is best."""
+
+    async def compute_reward(self, rollout_id, messages, task, **kwargs):
+        found = re.search(r"\d{1,6}", extract_completion_text(messages))
+        return {"off": -abs(int(found[0]) - task["total"]) / 1000 if found else 0.0}
+
+
+class OtherUnit(Digits):
+    system_prompt = "Answer in grams, with the number only."
+
+
 def talk(at: int, word: str) -> dict[str, Any]:
     turns = [("user", f"Guess {at}."), ("assistant", f"Perhaps {word}."), ("user", "Sure? Answer again.")]
     return {"messages": [{"role": role, "content": text} for role, text in turns], "word": word}
@@ -197,6 +252,8 @@ TRAPS = {
     "tool-raises": (WantsMore, SUMS),
     "pays-for-shotgun": (Hedged, HOLDS),
     "reward-scores-prompt-turns": (ReadsAllTurns, rows_of(talk)),
+    "nothing-earns": (Costs, SUMS),
+    "gold-scores-low": (OtherUnit, [{**row, "answer": row["total"] * 1000} for row in SUMS]),
 }
 
 
@@ -248,3 +305,41 @@ async def test_a_tool_that_hangs_is_waited_for_once() -> None:
     assert diagnosis.find("tool-raises")
     assert diagnosis.find("reward-raises"), "the reward is examined all the same"
     assert len(begun) == 1
+
+
+async def test_strategies_that_are_lucky_on_a_few_rows_are_tried_on_more() -> None:
+    class Ordering(BaseEnv):
+        system_prompt = "Put the numbers in order, like <answer>2 > 1 > 3</answer>."
+
+        async def compute_reward(self, rollout_id, messages, task, **kwargs):
+            found = re.search(r"<answer>(.*?)</answer>", extract_completion_text(messages))
+            said = found[1].split(" > ") if found else []
+            same = [a == b for a, b in zip(said, map(str, task["order"]), strict=False)]
+            return {"order": (sum(same) / 5) ** 2 if len(said) == 5 else 0.0}
+
+    rng = Random(9)
+    rows = [{"prompt": f"Row {at}", "order": rng.sample(range(1, 6), 5)} for at in range(40)]
+    for seed in range(3):
+        diagnosis = await examine(Ordering, rows=rows, pace="quick", seed=seed)
+        assert not diagnosis.find("pays-for-laziness")
+
+
+async def test_evaluation_rows_that_differ_in_case_and_blanks_are_trained_on() -> None:
+    env = wanting("Answer with the word alone.", lambda task: str(task["word"]))
+    rows = rows_of(lambda at, word: {"prompt": f"What is the plural of {word}?", "word": f"{word}s"})
+    held_out = [{**row, "prompt": f"{row['prompt'].upper()} "} for row in rows[:5]]
+    diagnosis = await examine(env, rows=rows, eval_rows=held_out, pace="quick")
+    assert "5 of 5" in diagnosis.find("train-eval-overlap")[0].text()
+
+
+async def test_an_answer_that_stands_in_an_earlier_turn_is_to_be_found_there() -> None:
+    def asked(at: int, word: str) -> dict[str, Any]:
+        turns = [("user", f"I live in {word}."), ("assistant", "Thanks."), ("user", f"Where do I live ({at})?")]
+        return {"messages": [{"role": role, "content": text} for role, text in turns], "word": word}
+
+    env = wanting("Answer with the word alone.", lambda task: str(task["word"]))
+    (found,) = (await examine(env, rows=rows_of(asked), pace="quick")).find("leaks-ground-truth-prompt")
+    assert found.severity == "info"
+    rows = rows_of(lambda at, word: {"prompt": f"Where is it? (not told: {word})", "word": word})
+    (found,) = (await examine(env, rows=rows, pace="quick")).find("leaks-ground-truth-prompt")
+    assert found.severity == "warning"

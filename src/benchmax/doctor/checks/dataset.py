@@ -8,7 +8,8 @@ from statistics import fmean
 from benchmax import limits
 from benchmax.doctor import probe_answers
 from benchmax.doctor.evidence import TOLERANCE, Evidence, total_of
-from benchmax.doctor.findings import Finding, error, warning
+from benchmax.doctor.findings import Finding, error, info, warning
+from benchmax.doctor.gold.ground_truths import question
 from benchmax.doctor.quoting import earned, first_few, quote
 from benchmax.doctor.registry import check, examples, needs
 from benchmax.envs.datasets.load import overlap
@@ -17,6 +18,9 @@ from benchmax.metrics import pays_more
 
 ROWS_COUNTED = 200
 """Rows whose answers are looked for."""
+READ_AT_ONCE = 40
+"""Words of a question up to which an answer in it is hardly one to be found there, as in a long text or an earlier
+turn."""
 DISTINCT_SHARE = 0.9
 """The share of different prompts from which on one that is met again is the same question."""
 
@@ -103,7 +107,7 @@ def _same_prompts(trained: list[Example], evaluated: list[Example]) -> int:
 
 
 def _prompt(example: Example) -> str:
-    return " ".join(str([message.get("content") for message in example["prompt_messages"]]).lower().split())
+    return str([str(message.get("content")).lower().split() for message in example["prompt_messages"]])
 
 
 _SEARCHED = needs(lambda e: e.gold.works, "no answer is known that earns", after=examples)
@@ -150,7 +154,12 @@ def leaks_ground_truth_prompt(evidence: Evidence) -> Iterator[Finding]:
     labelled = fmean(probe_answers.labelled(prompt, truth) for prompt, truth in found)
     if labelled < 0.5 and not evidence.gold.is_bare(evidence.sample[0]):
         return  # parts of a list may stand in the prompt: what is to be used, found or put in order
-    yield (error if labelled >= 0.5 else warning)(
+    asked = [question(each) for each in evidence.examples[:200] if evidence.truth(each)]
+    at_hand = [
+        len(text.split()) <= READ_AT_ONCE and probe_answers.mentions(text, truth)
+        for text, (_, truth) in zip(asked, found, strict=True)
+    ]
+    yield (error if labelled >= 0.5 else warning if fmean(at_hand) >= 0.5 else info)(
         "The prompt contains the ground truth.",
         f"in {sum(own)} of {len(own)} rows; for example {truth!r} in {prompt[-400:]!r}",
         "Take the answer out of the prompt. If the prompt holds a text to find it in, all is well.",

@@ -8,9 +8,10 @@ from collections.abc import Iterator
 from benchmax.doctor import probe_answers
 from benchmax.doctor.evidence import Evidence, total_of
 from benchmax.doctor.findings import Finding, error, warning
-from benchmax.doctor.gold.answer_formats import PLAIN, SLOT, THOUGHT, asked_forms, is_unmentioned
+from benchmax.doctor.gold.answer_formats import PLAIN, SLOT, THOUGHT, Form, asked_forms, is_unmentioned
 from benchmax.doctor.gold.answer_search import OWN_GOLD
-from benchmax.doctor.gold.ground_truths import TRUTH_KEYS, is_likely, is_short, truths
+from benchmax.doctor.gold.delimiters import is_alike
+from benchmax.doctor.gold.ground_truths import TRUTH_KEYS, is_likely, is_short, likely_columns, truths
 from benchmax.doctor.gold.value_formats import spellings
 from benchmax.doctor.probe_player import PlayedAnswer
 from benchmax.doctor.quoting import beside_gold, earned, quote
@@ -55,9 +56,9 @@ def nothing_earns(evidence: Evidence) -> Iterator[Finding]:
 def gold_stub(evidence: Evidence, example: Example) -> str:
     """`gold_completion` ready to paste, with the row's columns and the form the prompt asks for."""
     task = example.get("task") or {}
-    likely = truths(example)
-    column = next((name for name in task if likely and likely[0].label.startswith(name)), next(iter(task), "answer"))
-    form = evidence.gold.asked[0] if evidence.gold.asked else PLAIN
+    likely = (name.partition(".")[0] for name, _ in likely_columns(example))
+    column = next((name for name in likely if name in task), next(iter(task), "answer"))
+    form = next(iter(_told_forms(evidence)), PLAIN)
     template = form.template if not form.as_json_key else f'{{"{form.as_json_key}": "{SLOT}"}}'
     written = template.replace("{", "{{").replace("}", "}}").replace(SLOT, "{truth}")
     return (
@@ -66,6 +67,18 @@ def gold_stub(evidence: Evidence, example: Example) -> str:
         f"    truth = example['task'][{column!r}]  # or another column: {', '.join(task) or 'there are none'}\n"
         f"    return f{written!r}\n"
     )
+
+
+def _told_forms(evidence: Evidence) -> list[Form]:
+    """The forms that the model is surely told: in a row's own text, labels, keys and quotes are mostly those of its
+    data (`Question: …`, `{"id": 3}`), and an example of an answer is no form around one."""
+    told = asked_forms(evidence.system_prompt)
+    shown = [each.text for each in truths(evidence.sample[0])]
+    return [
+        form
+        for form in evidence.gold.asked
+        if _MARKS.match(form.template) or (form in told and not form.vague and not is_alike(form.write("1"), shown))
+    ]
 
 
 def calls_stub(evidence: Evidence, example: Example) -> str:
@@ -143,7 +156,7 @@ def _only_uncleaned(evidence: Evidence) -> Iterator[Finding]:
 
 
 def _other_column(evidence: Evidence) -> Iterator[Finding]:
-    """A short text in a column named like the answer earns nothing, and one in a column named otherwise does."""
+    """A short value in a column named like the answer earns nothing, and one in a column named otherwise does."""
     found, best = evidence.gold, evidence.gold.best
     task = evidence.sample[0].get("task") or {}
     named = next((name for name in TRUTH_KEYS if is_short(task.get(name))), None)
@@ -155,7 +168,7 @@ def _other_column(evidence: Evidence) -> Iterator[Finding]:
         most = max(found.earned.values())
         yield warning(
             f"The column {named!r} earns nothing, and {paid!r} does.",
-            f"{quote(task[named])} earned {max(own):g} in every form, {quote(task[paid])} up to {most:g}",
+            f"{quote(str(task[named]))} earned {max(own):g} in every form, {quote(str(task[paid]))} up to {most:g}",
             f"Compare with task[{named!r}] if that is the answer; if it is not, give the columns names that say so.",
         )
 
@@ -164,9 +177,7 @@ def _other_column(evidence: Evidence) -> Iterator[Finding]:
 def unasked_form(evidence: Evidence) -> Iterator[Finding]:
     yield from _punished_thought(evidence)
     found, best = evidence.gold, evidence.gold.best
-    in_system_prompt = asked_forms(evidence.system_prompt)
-    # Labels, keys and quotes in a row's own text are mostly those of its data: `Question: …`, `{"id": 3}`.
-    forms = [form for form in found.asked if form in in_system_prompt or _MARKS.match(form.template)]
+    forms = _told_forms(evidence)
     if best is None or best.label == OWN_GOLD or not found.works or evidence.gold_doubtful:
         return
     if not forms or best.form in found.asked:

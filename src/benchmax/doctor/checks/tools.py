@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import re
 from collections import defaultdict
 from collections.abc import Iterator
 from difflib import get_close_matches
 from statistics import fmean
 
 from benchmax.doctor import probe_answers
-from benchmax.doctor.evidence import Evidence, ToolTrial
+from benchmax.doctor.evidence import Evidence, ToolTrial, total_of
 from benchmax.doctor.findings import Finding, error, info, warning
 from benchmax.doctor.quoting import first_few, quote
 from benchmax.doctor.registry import check, environment, tools, tried_tools
@@ -16,11 +17,18 @@ from benchmax.doctor.tool_arguments import properties_of, schema_of
 from benchmax.envs.reward_helpers import content_text
 from benchmax.envs.types import ToolDefinition, ToolResult
 from benchmax.errors import DeadlineExceeded, ToolError
+from benchmax.metrics import pays_more
 from benchmax.rollouts.record import Rollout
 from benchmax.rollouts.toolbox import tool_calls_of
 
 _TEXTUAL = (str, bytes, ToolResult, dict, list, tuple, int, float)
 """What a tool may return: the model is shown it as text."""
+_BROKEN = re.compile(
+    r"\b(?:service|server|tool|temporarily|currently) (?:is )?(?:\w+ )?unavailable|try again later|connection refused|"
+    r"internal (?:server )?error|not implemented|timed out|Traceback",
+    re.IGNORECASE,
+)
+"""What tools say that catch every exception."""
 _BUGS = (NameError, AttributeError, NotImplementedError, ImportError, AssertionError, RecursionError)
 
 
@@ -82,7 +90,23 @@ def tools_not_served(evidence: Evidence) -> Iterator[Finding]:
         fix = "Use the same names in list_tools and run_tool."
         yield error("run_tool does not know tools that list_tools lists.", f"unknown: {', '.join(unknown)}", fix)
         return
+    yield from _out_of_order(evidence)
     yield from _useless_to_gold(evidence)
+
+
+def _out_of_order(evidence: Evidence) -> Iterator[Finding]:
+    """Tools that say of themselves that they do not work, whatever they are asked."""
+    said: dict[str, set[str]] = defaultdict(set)
+    for trial in _trials(evidence):
+        if trial.call is not None and trial.call.error is None:
+            said[trial.tool].add(str(trial.call.value))
+    for name, texts in said.items():
+        if len(texts) == 1 and _BROKEN.search(text := texts.pop()):
+            yield warning(
+                f"{name} does not work.",
+                f"whatever it was asked, it returned {quote(text)}",
+                "Correct run_tool, and let it raise what it does not expect: a caught exception hides the cause.",
+            )
 
 
 def _unknown(trial: ToolTrial) -> bool:
@@ -129,8 +153,8 @@ def tool_returns_no_text(evidence: Evidence) -> Iterator[Finding]:
         )
 
 
-def _calls_in(rollout: Rollout) -> Iterator[tuple[str, str, bool]]:
-    """The tool, the call in words, and whether it failed or returned nothing, for each call of a rollout.
+def _calls_in(rollout: Rollout) -> Iterator[tuple[str, str, bool, bool]]:
+    """The tool, the call in words, and whether it worked and returned nothing, for each call of a rollout.
 
     Events of one turn may stand in another order than its results; by name they agree.
     """
@@ -143,7 +167,7 @@ def _calls_in(rollout: Rollout) -> Iterator[tuple[str, str, bool]]:
         if message["role"] == "tool" and events[name]:
             result = content_text(message.get("content"))
             words = f"{name}({quote(asked.get(message.get('tool_call_id'), ''))}) → {quote(result)}"
-            yield name, words, not events[name].pop(0) or not result.strip()
+            yield name, words, events[name].pop(0), not result.strip()
 
 
 def _useless_to_gold(evidence: Evidence) -> Iterator[Finding]:
@@ -152,10 +176,13 @@ def _useless_to_gold(evidence: Evidence) -> Iterator[Finding]:
     Calls that the doctor makes up prove nothing when they fail.
     """
     golds = [each for each in evidence.answers if each.kind == "gold"]
+    less = [each for each in evidence.of("unfinished") if each.text != probe_answers.GARBAGE]
+    silence_works = any(pays_more(evidence.gold_for([each]) or 0.0, total_of(each)) for each in less)
     made: dict[str, list[tuple[str, bool]]] = defaultdict(list)
     for answer in golds if evidence.overrides("gold_tool_calls") else evidence.demonstrated:
-        for name, words, fails in _calls_in(answer.rollout):
-            made[name].append((words, fails))
+        for name, words, ok, silent in _calls_in(answer.rollout):
+            # Many a command says nothing when it has done its work, without which the answer earns less.
+            made[name].append((words, not ok or (silent and not silence_works)))
     for name, calls in made.items():
         failed = [words for words, fails in calls if fails]
         if len(failed) * 2 > len(calls):

@@ -31,8 +31,10 @@ _IN_PARENTHESES = re.compile(r"\((?:\w(?:,\s*\w)*|\.\.\.|…)\)")
 _CLAUSE = re.compile(r"[,;] | \(")
 _LABEL = re.compile(r"(?<![\w<])([^\W\d_a-z][\w-]*(?: [\w-]+){0,2})([:：])")
 """A word that does not begin with a small Latin letter; scripts other than that may have no capitals."""
-_NOTATION = re.compile(r"\b(?:JSON|YAML|XML|CSV|SQL)$")
+_NOTATION = re.compile(r"\b(?:JSON|YAML|XML|CSV|SQL|[Ee]xamples?)$")
 """What ends in this introduces a text, and is no label of it."""
+_PROSE = re.compile(r"[^\W\d_]{2}")
+"""What follows a colon that introduces a text, where it is no place for an answer."""
 _FENCED = re.compile(
     r"```([a-z][\w+#-]{0,15})|\b(?!code\b|fenced\b|the\b|one\b|single\b)([a-z+#]{2,12}) (?:code )?(?:block|fence)"
 )
@@ -55,7 +57,8 @@ _SLOTS = (
     re.compile(r"\b[A-Z]{2,}\b|\b[XYN]\b"),
     re.compile(r"-?\d+(?:[.,]\d+)*"),
     re.compile(
-        r"\b(?:your |the )?(?:final )?(?:answer|number|result|value|code|word|name|letter|option)\b", re.IGNORECASE
+        r"\b(?:your |the )?(?:final )?(?:answer|number|result|value|code|word|name|letter|option)\b(?!\s*[:=])",
+        re.IGNORECASE,
     ),
     re.compile(r"\b[A-Z]\b"),
 )
@@ -74,6 +77,8 @@ class Form:
     """All keys of that object, each with something to say there."""
     bare: bool = False
     """The value stands without quotes, where it is none but text."""
+    vague: bool = field(default=False, compare=False)
+    """Whether what the prompt says may be something else than a form."""
     mention: str = field(default="", compare=False)
     """A pattern for the words of a prompt that mention a usual form."""
 
@@ -188,7 +193,7 @@ def _templates(prompt: str) -> Iterator[Form]:
         for slot in _SLOTS if len(phrase) <= LONGEST and "?" not in phrase else ():
             places = list(slot.finditer(phrase))
             if places:
-                template = phrase[: places[-1].start()] + SLOT + phrase[places[-1].end() :]
+                template = phrase[: _first_of_list(phrase, places)] + SLOT + phrase[places[-1].end() :]
                 clause = next(part for part in _CLAUSE.split(template) if SLOT in part).strip()
                 full = [f"{template}."] if not template.endswith((".", "!", "?")) and " " in template else []
                 for each in dict.fromkeys((clause, template, *full)):
@@ -197,12 +202,25 @@ def _templates(prompt: str) -> Iterator[Form]:
                 break
 
 
+def _first_of_list(phrase: str, places: list[re.Match[str]]) -> int:
+    """Where the last place begins, or the list of such places which it ends: `A, C` in `Answer: A, C`."""
+    begin, joint = places[-1].start(), ""
+    for before in reversed(places[:-1]):
+        between = phrase[before.end() : begin]
+        if not re.fullmatch(r"\s*[,;>|]\s*|\s+", between) or between != (joint or between):
+            break
+        begin, joint = before.start(), between
+    return begin
+
+
 def _labels(prompt: str) -> Iterator[Form]:
     for name in list(dict.fromkeys(_ASSIGNED.findall(prompt)))[:3]:
         yield Form(f"after '{name}='", f"{name}={SLOT}")
-    labels = [found for found in dict.fromkeys(_LABEL.findall(prompt)) if not _NOTATION.search(found[0])]
-    for label, colon in labels[:6]:
-        yield Form(f"after '{label}{colon}'", f"{label}{colon} {SLOT}")
+    labels = {found[0]: found for found in reversed([*_LABEL.finditer(prompt)]) if not _NOTATION.search(found[1])}
+    for label, found in list(reversed(labels.items()))[:6]:
+        rest = prompt[found.end() :].lstrip(" \t")
+        prose = _PROSE.match(rest) is not None and not any(slot.match(rest) for slot in _SLOTS)
+        yield Form(f"after '{label}'", f"{label} {SLOT}", vague=prose)
 
 
 def _keys(prompt: str) -> Iterator[Form]:

@@ -10,7 +10,7 @@ from time import perf_counter
 from typing import Any
 
 from benchmax.doctor.gold.answer_formats import PLAIN, USUAL, Form, all_forms, asked_forms
-from benchmax.doctor.gold.ground_truths import columns, is_likely, prompt_text, short_values, truth_text, truths
+from benchmax.doctor.gold.ground_truths import columns, instructions, is_likely, short_values, truth_text, truths
 from benchmax.doctor.probe_answers import GARBAGE, REFUSAL
 from benchmax.doctor.probe_player import PlayedAnswer, Probe, ProbePlayer, tool_turns
 from benchmax.doctor.recording_host import describe_failure
@@ -103,6 +103,13 @@ class Gold:
         """Whether the best way earns more than nonsense."""
         return self.best is not None and pays_more(self.earned[self.best], self.floor)
 
+    @property
+    def trusted(self) -> bool:
+        """Whether the best way works, and is no guess after tool calls that happened to help a little."""
+        if self.best is None or not self.works:
+            return False
+        return not (self.best.guessed and self.best.with_tools) or self.earned[self.best] >= LEAST_TRUSTED
+
     def text(self, example: Example, way: Way | None = None) -> str | None:
         """The answer to an example, written the best way unless another is given."""
         way = way or self.best
@@ -165,7 +172,7 @@ class GoldFinder:
     async def find(self, examples: Sequence[Example]) -> Gold:
         """The best way to answer these examples; the time is bounded, not the number of columns."""
         gold, began = self.gold, perf_counter()
-        scouted = examples[:SCOUTED_EXAMPLES]
+        scouted = sorted(examples, key=self._is_sparse)[:SCOUTED_EXAMPLES]
         gold.asked = list({form: None for example in scouted for form in self._asked(example)})
         earned: dict[Way, list[float]] = defaultdict(list)
         for tier in range(2):
@@ -186,8 +193,12 @@ class GoldFinder:
         """The mean of the floors: one row on which nonsense is right does not make all answers nonsense."""
         return fmean(self._floors.values()) if self._floors else 0.0
 
+    def _is_sparse(self, example: Example) -> int:
+        """Fewer for a row with more to read: where a list is empty, no way of writing it can be tried."""
+        return -len({truth.label for truth in truths(example, self.gold.system_prompt)})
+
     def _asked(self, example: Example) -> list[Form]:
-        return asked_forms(prompt_text(example, self.gold.system_prompt), short_values(example))
+        return asked_forms(instructions(example, self.gold.system_prompt), short_values(example))
 
     def _own(self, example: Example) -> str | None:
         if example["id"] not in self._owns:
@@ -209,7 +220,7 @@ class GoldFinder:
         """Answers to try: first the likely readings in every form, then all others."""
         if tier == 0 and (own := self._own(example)) is not None:
             yield Way(OWN_GOLD), own
-        forms = all_forms(prompt_text(example, self.gold.system_prompt), short_values(example))
+        forms = all_forms(instructions(example, self.gold.system_prompt), short_values(example))
         readings = truths(example, self.gold.system_prompt)
         whole = [truth for truth in readings if truth.whole]
         readings = [truth for truth in readings if not truth.whole]

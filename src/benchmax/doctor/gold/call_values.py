@@ -54,11 +54,11 @@ class Arguments(NamedTuple):
 
 
 def values(example: Example, results: Sequence[str]) -> list[Value]:
-    """All values to call tools with, the likely first and each value once."""
-    found: dict[str, Value] = {}
+    """All values to call tools with, the likely first; each once, and once more where a column names it."""
+    found: dict[tuple[str, bool], Value] = {}
     for value in _all(example, results):
         if not isinstance(value.value, str) or 0 < len(value.value.strip()) <= LONGEST:
-            found.setdefault(repr(value.value), value)
+            found.setdefault((repr(value.value), value.place.startswith("column ")), value)
     return list(found.values())
 
 
@@ -200,19 +200,16 @@ def _choices(name: str, schema: Any, found: Sequence[Value]) -> list[tuple[str, 
     kind = schema.get("type")
     if kind == "boolean":
         return [("true", True), ("false", False)]
-    fitting: dict[str, tuple[str, Any]] = {}
-    for value in found:
-        if (cast := _cast(value.value, kind)) is not None:
-            fitting.setdefault(repr(cast), (value.place, cast))
     # A column or key with the parameter's name most likely belongs to it, and a number hardly to a text.
     dated = schema.get("format") == "date" or "YYYY-MM-DD" in str(schema.get("description"))
-    unlikely = {
-        key: (
-            not {name, name.rpartition("_")[2]} & set(place.split()) and not (dated and place.startswith("date ")),
-            kind == "string" and bool(_NUMBER.fullmatch(cast)),
-        )
-        for key, (place, cast) in fitting.items()
-    }
+    fitting: dict[str, tuple[str, Any]] = {}
+    unlikely: dict[str, tuple[bool, bool]] = {}
+    for place, given in found:
+        if (cast := _cast(given, kind)) is not None:
+            named = {name, name.rpartition("_")[2]} & set(place.split()) or (dated and place.startswith("date "))
+            rank = (not named, kind == "string" and bool(_NUMBER.fullmatch(cast)))
+            if rank < unlikely.get(repr(cast), (True, True, True)):
+                fitting[repr(cast)], unlikely[repr(cast)] = (place, cast), rank
     # What counts begin with: the first page, the least that is allowed.
     usual = (schema.get("default"), schema.get("minimum"), 1, 2, 3) if kind in ("integer", "number") else ()
     for number in (each for each in usual if type(each) is int):

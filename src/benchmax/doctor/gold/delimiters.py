@@ -70,6 +70,11 @@ def _is_mark(text: str) -> bool:
     return 0 < len(text) <= LONGEST_MARK and not plain and not re.fullmatch(r"</?[\w-]+>", text)
 
 
+def is_alike(text: str, values: Iterable[str]) -> bool:
+    """Whether a text has the shape of one of the values, and so may be an example of it."""
+    return any(re.fullmatch(_shape(value), text) for value in values if 0 < len(value) <= LONGEST_VALUE)
+
+
 def _shape(value: str) -> str:
     """A pattern of all texts like this: numbers for numbers, words for words, all else as it is."""
     parts = re.findall(r"\d+|[^\W\d_]+|.", value, re.DOTALL)

@@ -28,7 +28,11 @@ _OPTION = re.compile(r"^\s*\(?([A-Za-z]|\d{1,2})[).:]\s+(.+?)\s*$", re.MULTILINE
 _FINAL = re.compile(r"####\s*(.+)\s*$")
 LONGEST = 8_000
 """Characters of a value; a longer one is a document, not an answer."""
+EDGE = 2_000
+"""Characters at either end of a message that may say how to answer."""
 MOST_ITEMS = 50
+FIRST_READINGS = 4
+"""Readings of one column that come before the further ones of all others."""
 DEPTH = 3
 """How deep nested tables are read."""
 NEWLINE = "\n"
@@ -66,33 +70,49 @@ def prompt_text(example: Example, system_prompt: str) -> str:
     return "\n".join([system_prompt, *(content_text(m.get("content")) for m in example["prompt_messages"])])
 
 
-def options(example: Example) -> list[str]:
-    """The options a task offers: a list of texts among its columns, or the lettered lines of its prompt."""
+def options(example: Example, answer: str = "") -> list[str]:
+    """The options a task offers: a list of texts among its columns, or the lettered lines of its prompt.
+
+    `answer` is the label of the right answer: where that is a list of texts to find in the prompt, it offers nothing.
+    """
     asked = question(example)
-    for value in (example.get("task") or {}).values():
-        texts = value if isinstance(value, list) and len(value) > 1 else [None]
+    for name, value in (example.get("task") or {}).items():
+        texts = value if isinstance(value, list) and len(value) > 1 and name not in answer.split() else [None]
         if all(isinstance(item, str) and item in asked for item in texts):
             return list(texts)
     lines = [match[2] for match in _OPTION.finditer(asked)]
     return lines if len(lines) > 1 else []
 
 
+def instructions(example: Example, system_prompt: str) -> str:
+    """The same without the middle of a long document: how to answer is said before or after it."""
+    texts = (content_text(message.get("content")) for message in example["prompt_messages"])
+    return "\n".join([system_prompt, *(f"{t[:EDGE]}\n{t[-EDGE:]}" if len(t) > 2 * EDGE else t for t in texts)])
+
+
 def truths(example: Example, system_prompt: str = "") -> list[Truth]:
     """Every reading of every column, the likely ones first; the prompt may name columns that belong together."""
-    likely = sorted(columns(example), key=lambda column: _likelihood(column[0]))
-    asked = prompt_text(example, system_prompt)
-    found = [
-        truth for name, value in likely for truth in (*_readings(name, value, example), *_spelled(name, value, asked))
+    asked = instructions(example, system_prompt)
+    by_column = [
+        [*_readings(name, value, example), *_spelled(name, value, asked)] for name, value in likely_columns(example)
     ]
+    # The first reading of every column comes before the thirtieth of one: not all of them can be tried.
+    early = [truth for readings in by_column for truth in readings[:FIRST_READINGS]]
+    found = [*early, *(truth for readings in by_column for truth in readings[FIRST_READINGS:])]
     return [
         truth for truth in (*found, *_together(example, asked)) if truth.text.strip() and len(truth.text) <= LONGEST
     ]
 
 
+def likely_columns(example: Example) -> list[tuple[str, Any]]:
+    """The columns and what is in them, those named like an answer first."""
+    return sorted(columns(example), key=lambda column: _likelihood(column[0]))
+
+
 def short_values(example: Example) -> list[str]:
     """The texts and numbers of the task that are short enough to be shown as an example."""
-    found = (value for _, value in sorted(columns(example), key=lambda column: _likelihood(column[0])))
-    return [str(value) for value in found if is_short(value) or type(value) in (int, float)]
+    found = (value for _, value in likely_columns(example))
+    return [str(value) for value in found if is_short(value)]
 
 
 def is_likely(name: str) -> bool:
@@ -101,8 +121,8 @@ def is_likely(name: str) -> bool:
 
 
 def is_short(value: Any) -> bool:
-    """Whether a value is a text of a few words."""
-    return isinstance(value, str) and 0 < len(value.split()) <= SHORT_WORDS
+    """Whether a value is a number, or a text of a few words."""
+    return type(value) in (int, float) or (isinstance(value, str) and 0 < len(value.split()) <= SHORT_WORDS)
 
 
 def _likelihood(name: str) -> int:
@@ -153,6 +173,7 @@ def _readings(name: str, value: Any, example: Example) -> Iterator[Truth]:
             yield from _text_readings(name, value, example)
         case list() | tuple():
             yield from _list_readings(name, value)
+            yield from _options_of(name, value, example)
         case Mapping():
             yield Truth(f"{name} as JSON", _json(value))
             yield from _noted(name, table_formats.of_table(value))
@@ -194,6 +215,20 @@ def _list_readings(name: str, value: Sequence[Any]) -> Iterator[Truth]:
     if single:
         yield from _joined(f"{name} backwards,", items[::-1])
         yield from _joined(f"{name} in order,", _sorted(items))
+
+
+def _options_of(name: str, value: Sequence[Any], example: Example) -> Iterator[Truth]:
+    """Several options: a switch for each of them, their places, or their texts."""
+    offered = options(example)[: len(string.ascii_uppercase)]
+    if len(value) == len(offered) and all(isinstance(item, bool) for item in value):
+        places = [at for at, switched in enumerate(value) if switched]
+    elif all(type(item) is int and 0 <= item < len(offered) for item in value):
+        places = list(value)
+    else:
+        places = [offered.index(item) for item in value if item in offered]
+    if places and offered:
+        yield from _joined(f"the letters of {name}", [string.ascii_uppercase[at] for at in places])
+        yield from _joined(f"each option of {name}", [offered[at] for at in places])
 
 
 def _joined(name: str, items: Sequence[Any]) -> Iterator[Truth]:

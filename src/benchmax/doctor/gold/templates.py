@@ -16,10 +16,13 @@ MOST_KEYS = 12
 _SLOT = r"(?:\.{3}|…|_{2,}|<[^<>/\n]{0,40}>|\{[^{}\n]{0,40}\}|\[[^\[\]\n]{0,40}\]|[A-Z]+\b|[xyz?]\b)"
 """What stands for a value."""
 _AFTER_COLON = re.compile(r":\s+(\S[^\n]*)")
-_LIKE = re.compile(r"\b(?:as|like|form|format|e\.g\.|example):?,?\s+(\S*[^\w\s.,]\S*)")
+_LIKE = re.compile(
+    r"\b(?:as|like|form|format|e\.g\.|example):?,?\s+([\[({<][^\n\[\](){}<>]{1,60}[\])}>]|\S*[^\w\s.,]\S*)"
+)
 _ELEMENT = re.compile(r"<[A-Za-z][^<>\n]*=[^<>\n]*>")
 _LETTER = re.compile(r"(?<![A-Za-z\\])[A-Za-z](?![A-Za-z])")
 """A place in a template that names no key: the a and b of `a/b`."""
+_NUMBER = re.compile(r"-?\d+(?:\.\d+)?")
 _MARK = "\0"
 
 
@@ -33,16 +36,25 @@ def filled(prompt: str, table: Mapping[str, str]) -> Iterator[str]:
 
 
 def filled_in_order(prompt: str, values: list[str]) -> Iterator[str]:
-    """The phrases of the prompt with a letter for each of the values, and the values in their stead."""
+    """The phrases of the prompt with a letter or number for each of the values, and the values in their stead; a single
+    number fills both ends of an interval."""
     shown = ["".join(match) for match in QUOTED.findall(prompt)] + [each.rstrip(".") for each in _LIKE.findall(prompt)]
+    numbers = (values * 2 if len(values) == 1 else values) if all(map(_NUMBER.fullmatch, values)) else []
     for phrase in dict.fromkeys(shown):
-        letters = list(dict.fromkeys(_LETTER.findall(phrase)))
-        if len(phrase) <= LONGEST and len(letters) == len(values) > 1:
+        letters = list(dict.fromkeys(_LETTER.findall(phrase))) if len(phrase) <= LONGEST else []
+        if len(letters) == len(values) > 1:
             yield _with_letters(phrase, dict(zip(letters, values, strict=True)))
+        elif numbers and len(_NUMBER.findall(phrase)) == len(numbers):
+            yield _with_numbers(phrase, numbers)
 
 
 def _with_letters(phrase: str, texts: Mapping[str, str]) -> str:
     return _LETTER.sub(lambda match: texts[match[0]], phrase)
+
+
+def _with_numbers(phrase: str, numbers: list[str]) -> str:
+    following = iter(numbers)
+    return _NUMBER.sub(lambda match: next(following), phrase)
 
 
 def _phrases(prompt: str, keys: list[str]) -> Iterator[str]:

@@ -274,8 +274,8 @@ class ProgramSearch:
     def _by_halves(self, example: Example, program: Program) -> Program | None:
         """The way to a hidden number by the middle of what is left; None where the call holds no such number."""
         (step, *others), shown = program.steps, self._shown(example)
-        between = [int(number) for pair in _BETWEEN.findall(shown) for number in pair]
-        bounds = between or [int(number) for number in _WHOLE.findall(shown)]
+        told = [int(number) for number in _WHOLE.findall(shown)]
+        bounds = [int(number) for pair in _BETWEEN.findall(shown) for number in pair] or told
         given = json.loads(step.call.arguments)
         hidden = [
             (name, value)
@@ -285,7 +285,7 @@ class ProgramSearch:
         if others or len(hidden) != 1 or not bounds:
             return None
         (name, secret), low, high = hidden[0], min(bounds), max(bounds)
-        if secret in bounds or not low < secret < high:
+        if secret in told or not low < secret < high:
             return None
         tried = [(low + high) // 2]
         while tried[-1] != secret:
@@ -302,12 +302,19 @@ class ProgramSearch:
         plays = 0
         for _ in range(MOST_ACTIONS):
             tried: list[Solution] = []
-            for program, _ in beam:
-                steps = self._actions(goal.example, program)[: MOST_PLAYS // len(beam)][: MOST_PLAYS // MOST_ACTIONS]
-                steps += self._reactions(goal.example, program)[:MOST_REACTIONS]
-                tried += await self._earning(goal, [Program([*program.steps, step]) for step in steps])
-                plays += len(steps)
-            tried.sort(key=lambda each: -each[1])
+            most = MOST_PLAYS // max(len(beam), MOST_ACTIONS)
+            # What was just learned is used first; without it, most calls were tried before.
+            for steps_after, count in ((self._reactions, MOST_REACTIONS), (self._actions, most)):
+                longer = [
+                    Program([*program.steps, step])
+                    for program, _ in beam
+                    for step in steps_after(goal.example, program)[:count]
+                ]
+                tried += await self._earning(goal, longer)
+                plays += len(longer)
+                tried.sort(key=lambda each: -each[1])
+                if self.over or (tried and pays_more(tried[0][1], best[1] if best else least)):
+                    break
             if tried and pays_more(tried[0][1], best[1] if best else least):
                 best = tried[0]
             elif best is not None:
