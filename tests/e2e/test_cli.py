@@ -98,6 +98,7 @@ def test_compare_sorts_by_regression_and_replay_shows_an_edited_reward(project: 
     [
         (("eval", "nothing"), 3, "There is no environment named 'nothing'"),
         (("eval", "arithmetik"), 3, "Did you mean 'arithmetic'?"),
+        (("eval", "main", "--data", "rows.csv"), 3, "Did you mean 'main.py'?"),
         (("eval", "missing.py"), 3, "There is no file missing.py"),
         (("eval", "main.py"), 2, "--data FILE"),
         (("eval", "main.py", "--data", "none.csv"), 3, "There is no file none.csv"),
