@@ -34,10 +34,18 @@ rollout that the platform plays fails with a `PlatformRolloutError`.
 
 from __future__ import annotations
 
+import sysconfig
 from collections.abc import Iterable, Sequence
+from pathlib import Path
+from traceback import walk_tb
 from typing import Any
 
 from benchmax.limits import ERROR_CHARS
+
+PLACE = "_benchmax_place"
+"""The attribute of an error from another process that says where in the user's code it was raised there."""
+_BENCHMAX = str(Path(__file__).parent)
+_LIBRARIES = tuple({sysconfig.get_path(name) for name in ("stdlib", "platstdlib", "purelib", "platlib")})
 
 
 class BenchmaxError(Exception):
@@ -156,6 +164,27 @@ def describe_error(error: BaseException) -> str:
     """The type and message of any error as one bounded text, also of an error whose message cannot be read."""
     kind, message = type(error).__name__, error_message(error)
     return clean(f"{kind}: {message}" if message else kind)
+
+
+def describe_failure(error: BaseException) -> str:
+    """The same, with the line of the user's own code that the error comes from, where there is one."""
+    place = place_of(error)
+    where = f" (at {place})" if place else ""
+    return describe_error(error)[: ERROR_CHARS - len(where)] + where
+
+
+def place_of(error: BaseException) -> str:
+    """That line, as `main.py:12, in compute_reward`; for an error from another process, what that one said."""
+    own = [(frame, line) for frame, line in walk_tb(error.__traceback__) if _is_own(frame.f_code.co_filename)]
+    place = error.__dict__.get(PLACE)
+    if own and not place:
+        frame, line = own[-1]
+        place = f"{Path(frame.f_code.co_filename).name}:{line}, in {frame.f_code.co_name}"
+    return clean(str(place or ""))[: ERROR_CHARS // 8]
+
+
+def _is_own(file: str) -> bool:
+    return not file.startswith(("<", _BENCHMAX, *_LIBRARIES)) and "site-packages" not in Path(file).parts
 
 
 def describe_cause(error: BaseException) -> str:

@@ -80,3 +80,7 @@ def test_the_learning_rate_is_that_of_the_last_step_with_an_update(open_page, wo
     page.locator("dt", has_text="lr in step 2, the last with an update").wait_for()
     asked = page.locator("dt[title=learning_rate]").locator("xpath=following-sibling::dd[1]")
     assert "0.00025 in step 2, the last with an update" in asked.inner_text()
+    words = (
+        "mark => { const words = new Range(); words.selectNodeContents(mark); return words.getClientRects().length }"
+    )
+    assert asked.get_by_text("default", exact=True).evaluate(words) == 1, "its mark is in one line, beside a long note"

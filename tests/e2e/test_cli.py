@@ -98,6 +98,7 @@ def test_compare_sorts_by_regression_and_replay_shows_an_edited_reward(project: 
     [
         (("eval", "nothing"), 3, "There is no environment named 'nothing'"),
         (("eval", "arithmetik"), 3, "Did you mean 'arithmetic'?"),
+        (("eval", "main", "--data", "rows.csv"), 3, "Did you mean 'main.py'?"),
         (("eval", "missing.py"), 3, "There is no file missing.py"),
         (("eval", "main.py"), 2, "--data FILE"),
         (("eval", "main.py", "--data", "none.csv"), 3, "There is no file none.csv"),
@@ -150,6 +151,8 @@ def test_compare_sorts_by_regression_and_replay_shows_an_edited_reward(project: 
         (("eval", "main.py", "--data", "goldless.csv"), 2, "Override gold_completion(cls, example)"),
         (("eval", "package/relative.py", "--data", "rows.csv"), 2, "dotted path: package.relative.ClassName"),
         (("show", "nowhere"), 3, "There are no rollouts at nowhere"),
+        (("show", "main.py"), 1, "main.py is no file of rollouts. Give the folder of an evaluation"),
+        (("validate", "main.py", "--data", "main.py"), 1, "Correct the file, or give another."),
     ],
 )
 def test_mistakes_get_one_clear_line(project: Path, arguments, code, says, monkeypatch, capsys):
@@ -219,8 +222,13 @@ def test_the_summary_says_why(project: Path, run: Run):
     assert done.returncode == 1
     assert "3 × judge away" in done.stdout
     report = json.loads(run(project, "eval", "--resume", "a", "--json").stdout)["report"]
-    assert report["error_reasons"] == {"OSError": {"message": "judge away", "count": 3}}
+    assert report["error_reasons"] == {
+        "OSError": {"message": "judge away (at main.py:9, in compute_reward)", "count": 3}
+    }
     assert report["unscored_reasons"]["reward"]["count"] == 3
+    again = run(project, "replay", "a")
+    assert (again.returncode, again.stdout) == (1, "All 3 rollouts score as before.\n")
+    assert "None of them has a reward. OSError: judge away" in again.stderr
 
 
 def test_lenient_seed_and_budgets_are_kept(project: Path, run: Run):

@@ -29,10 +29,10 @@ from benchmax.doctor.probe_player import (
     tool_turns,
 )
 from benchmax.doctor.quoting import advice
-from benchmax.doctor.recording_host import RecordingHost, describe_failure
+from benchmax.doctor.recording_host import RecordingHost
 from benchmax.envs.base_env import overrides
 from benchmax.envs.types import Example, ToolDefinition
-from benchmax.errors import DeadlineExceeded, EnvDefinitionError, RewardError
+from benchmax.errors import DeadlineExceeded, EnvDefinitionError, RewardError, describe_failure
 from benchmax.models.base import Sampling
 from benchmax.rollouts.play import new_rollout, open_rollout, play, run_rollout
 from benchmax.rollouts.record import Rollout

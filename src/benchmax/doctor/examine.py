@@ -22,7 +22,7 @@ from benchmax.doctor.gold.ground_truths import question
 from benchmax.doctor.interpreter_watch import InterpreterHeld, can_watch, run_in_child
 from benchmax.doctor.probe_player import PlayedAnswer
 from benchmax.doctor.quoting import advice
-from benchmax.doctor.recording_host import RecordingHost, describe_failure
+from benchmax.doctor.recording_host import RecordingHost
 from benchmax.doctor.registry import run_checks
 from benchmax.envs.base_env import BaseEnv
 from benchmax.envs.composed.composed_env import ComposedEnv
@@ -30,7 +30,7 @@ from benchmax.envs.datasets.load import DatasetReport, load_examples, stream_exa
 from benchmax.envs.datasets.readers import Source, read_rows, source_name
 from benchmax.envs.legacy import example_from
 from benchmax.envs.loading import refuse_unwritten_hooks
-from benchmax.errors import ConfigError, UsageError
+from benchmax.errors import ConfigError, UsageError, describe_failure
 
 ROWS_READ = 100_000
 """Rows that are read; problems of rows show long before."""

@@ -3,17 +3,14 @@
 from __future__ import annotations
 
 import inspect
-import sysconfig
 from collections.abc import Iterable
 from dataclasses import dataclass
-from pathlib import Path
 from time import perf_counter
 from traceback import walk_tb
 from typing import Any
 
-import benchmax
 from benchmax.envs.base_env import BaseEnv
-from benchmax.errors import describe_error
+from benchmax.errors import describe_failure
 from benchmax.rollouts import hooks
 from benchmax.rollouts.hooks import Call
 from benchmax.rollouts.host import EnvHost
@@ -25,8 +22,6 @@ _RECEIVED = {
     "task": "task", "tasks": "task",
 }  # fmt: skip
 """The arguments of rewards that they must leave as they are, and what each holds."""
-_BENCHMAX = str(Path(benchmax.__file__).parent)
-_LIBRARIES = tuple({sysconfig.get_path(name) for name in ("stdlib", "platstdlib", "purelib", "platlib")})
 
 
 @dataclass(slots=True)
@@ -91,19 +86,6 @@ def _plain(value: Any) -> Any:
 
 
 # What the environment's own code did wrong
-
-
-def describe_failure(error: BaseException) -> str:
-    """The error, with the file and line of the environment's code that it comes from, where there is one."""
-    own = [(frame, line) for frame, line in walk_tb(error.__traceback__) if _is_own(frame.f_code.co_filename)]
-    if not own:
-        return describe_error(error)
-    frame, line = own[-1]
-    return f"{describe_error(error)} (at {Path(frame.f_code.co_filename).name}:{line}, in {frame.f_code.co_name})"
-
-
-def _is_own(file: str) -> bool:
-    return not file.startswith(("<", _BENCHMAX, *_LIBRARIES))
 
 
 def refused_call(error: BaseException | None) -> bool:

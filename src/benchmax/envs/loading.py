@@ -67,7 +67,8 @@ def load_env_class(spec: str, folder: str | Path | None = None) -> type[BaseEnv]
         known = environments()
         if (alone := spec.rpartition("=")[0].strip()) in known:
             raise UsageError(f"{spec!r} weighs one environment against none. Leave the weight out: {alone}.")
-        hints = [did_you_mean(spec, known), f"There are: {', '.join(known)}."]
+        near = f"Did you mean '{spec}.py'?" if Path(f"{spec}.py").is_file() else did_you_mean(spec, known)
+        hints = [near, f"There are: {', '.join(known)}."]
         raise NotFoundError(
             f"There is no environment named {spec!r}. {' '.join(filter(None, hints))} "
             "Or give a file (main.py) or a dotted path (package.module.Class)."

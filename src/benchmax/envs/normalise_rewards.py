@@ -82,7 +82,7 @@ def normalise_rewards(raw: Any) -> tuple[dict[str, float], dict[str, str]]:
 def name_problem(key: Any) -> str | None:
     """Why this cannot name a reward component, or None."""
     if not isinstance(key, str):
-        return f"A reward name is a {type(key).__name__}; use a string."
+        return f"A reward name has the type {type(key).__name__}; use a string."
     if len(key) > limits.REWARD_NAME_CHARS:
         return f"A reward name has {len(key)} characters; use at most {limits.REWARD_NAME_CHARS}."
     if not _NAME.fullmatch(key) or not key.strip():

@@ -19,7 +19,7 @@ from benchmax.concurrency import call_function
 from benchmax.envs.normalise_rewards import finite, name_problem
 from benchmax.envs.reward_helpers import extract_completion_text, last_user_text
 from benchmax.envs.types import RewardValue, Unscored
-from benchmax.errors import ConfigError, describe_error
+from benchmax.errors import ConfigError, describe_failure
 
 FUNCTION_SECONDS = 0.9 * limits.REWARD_SECONDS
 """Less than compute_reward may take, so that one function that hangs does not cost the others."""
@@ -83,7 +83,7 @@ class Rewards:
             args, kwargs = choose_arguments(self._parameters[name], values)
             value = await call_function(self.functions[name], *args, **kwargs)
         except (Exception, SystemExit) as error:
-            return Unscored(f"Reward {name!r} failed: {describe_error(error)}"[: limits.ERROR_CHARS])
+            return Unscored(f"Reward {name!r} failed: {describe_failure(error)}"[: limits.ERROR_CHARS])
         score = finite(name, value)
         return score if isinstance(score, Unscored) else finite(name, score * self.weights.get(name, 1.0))
 

@@ -15,7 +15,7 @@ from enum import StrEnum
 from typing import Any
 
 from benchmax.envs.types import Messages, Transcript
-from benchmax.errors import EnvLost, RecordError, describe_error
+from benchmax.errors import EnvLost, RecordError, describe_failure
 from benchmax.models.base import TokenSegment, Usage
 
 FORMAT_VERSION = 1
@@ -80,7 +80,7 @@ class Failure:
     @classmethod
     def of(cls, error: BaseException, where: str) -> Failure:
         kind = type(error).__name__
-        return cls(kind, describe_error(error).removeprefix(f"{kind}: "), where)
+        return cls(kind, describe_failure(error).removeprefix(f"{kind}: "), where)
 
     def __str__(self) -> str:
         """All three: of a KeyError, the message alone is only the key."""

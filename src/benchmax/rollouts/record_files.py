@@ -24,13 +24,15 @@ def read_rollouts(path: str | Path) -> Iterator[Rollout]:
         path = path / "rollouts.jsonl"
     if not path.exists():
         raise NotFoundError(f"There are no rollouts at {path}. Give the folder of an evaluation or a training run.")
+    advice = "Give the folder of an evaluation or a training run, or a file in it."
+    if path.suffix != ".jsonl":
+        raise RecordError(f"{path} is no file of rollouts. {advice}")
     for number, record in enumerate(read_jsonl(path), start=1):
         try:
             rollout = Rollout.from_dict(record)
         except RecordError:
             raise
         except (KeyError, TypeError, ValueError, AttributeError):
-            advice = "Give the folder of an evaluation or a training run, or a file in it."
             raise RecordError(f"{path}:{number} is not a rollout. {advice}") from None
         yield rollout
 

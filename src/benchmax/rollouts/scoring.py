@@ -13,7 +13,7 @@ from benchmax.envs.legacy import group_reward_arguments, reward_arguments
 from benchmax.envs.logging import group_context
 from benchmax.envs.normalise_rewards import WHOLE, finite, normalise_rewards
 from benchmax.envs.types import Transcript, Unscored
-from benchmax.errors import RewardError, describe_error
+from benchmax.errors import RewardError, describe_failure
 from benchmax.rollouts.host import EnvHost
 from benchmax.rollouts.record import Failure, Rollout, Termination
 from benchmax.rollouts.settings import RolloutSettings
@@ -105,7 +105,7 @@ def _record(rollout: Rollout, raw: Any) -> None:
 
 def unscored(rollout: Rollout, name: str, error: BaseException, reason: Termination, where: str) -> None:
     """Mark a component unscored; the termination changes only for a rollout that finished."""
-    rollout.unscored[name] = describe_error(error)
+    rollout.unscored[name] = describe_failure(error)
     if rollout.error is None:
         rollout.error = Failure.of(error, where)
     if rollout.termination is Termination.FINISHED:

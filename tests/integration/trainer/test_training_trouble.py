@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
+import signal
 
 import pytest
 import torch
@@ -19,6 +21,7 @@ from benchmax.errors import ModelError, RewardError, UsageError
 from benchmax.inference.engine.engine import Engine
 from benchmax.inference.local_model import LocalModel
 from benchmax.inference.tokens.chat import ChatTokens
+from benchmax.trainer import start
 from benchmax.trainer.config import build_config
 from benchmax.trainer.rundir import read_metrics
 from benchmax.trainer.start import train
@@ -181,3 +184,18 @@ async def test_weights_that_break_later_fail_the_turn_with_the_reason(model):
         engine.update_weights({"model.norm.weight": torch.full((32,), float("nan"))})
         with pytest.raises(ModelError, match=r"The logits of tiny are not finite numbers.*earlier checkpoint"):
             await local.converse().reply([{"role": "user", "content": "2+2?"}])
+
+
+def test_ctrl_c_while_the_model_loads_ends_at_once(model, tmp_path, monkeypatch):
+    def load_learner(*arguments):
+        os.kill(os.getpid(), signal.SIGINT)
+        raise AssertionError("it went on loading")
+
+    monkeypatch.setattr(start, "load_learner", load_learner)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr("sys.argv", ["benchmax", "train", "arithmetic", "--model", str(model), "--output.name", "a"])
+    with pytest.raises(SystemExit) as ended:
+        main()
+    assert ended.value.code == 130
+    assert not (tmp_path / "runs" / "a").exists(), "it never began"
+    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler

@@ -160,3 +160,29 @@ async def test_a_weight_for_what_only_some_have_is_fine(caplog):
     rollouts = await played(Now, samples=[0, 1])
     assert sorted(rollout.reward for rollout in rollouts) == [2.0, 4.0]
     assert caplog.text == ""
+
+
+class Fragile(Scored):
+    async def init_rollout(self, rollout_id, **rollout_args):
+        self.prepare(rollout_args)
+
+    def prepare(self, rollout_args):
+        if "broken" in rollout_args:
+            raise OSError("no disk")
+
+    async def compute_reward(self, rollout_id, messages, task, **kwargs):
+        return {"correct": float(task["lenght"])}
+
+
+@pytest.mark.parametrize(
+    ("row", "said"),
+    [
+        ({}, r"'lenght' \(at test_env_mistakes\.py:\d+, in compute_reward\)"),
+        ({"init_rollout_args": {"broken": 1}}, r"no disk \(at test_env_mistakes\.py:\d+, in prepare\)"),
+    ],
+)
+async def test_a_failure_names_the_line_of_the_environment(row, said):
+    async with EnvHost(Fragile) as host:
+        rollout = await run_rollout(host, load_examples([ROWS[0] | row], Fragile)[0], ScriptedModel("x"))
+    assert re.fullmatch(said, rollout.error.message)
+    assert not rollout.unscored or re.fullmatch(f"KeyError: {said}", rollout.unscored["reward"])

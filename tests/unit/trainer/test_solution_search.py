@@ -85,8 +85,10 @@ def test_a_long_search_is_told_now_and_then() -> None:
         view("solving", {"how": "gold", "of": 9, "rows": rows, "found": rows})
     assert stream.getvalue() == "looking for solutions: 0 found, 0 of 9 rows tried\n"
     view._solving_printed -= 60
-    view("solving", {"how": "hint", "of": 9, "rows": 9, "found": 4})
-    assert "in sight: 4 found, 9 of 9 rows tried" in stream.getvalue()
+    view("solving", {"how": "hint", "of": 9, "rows": 8, "found": 4})
+    assert "in sight: 4 found, 8 of 9 rows tried" in stream.getvalue()
+    view("solving", {"how": "hint", "of": 9, "rows": 9, "found": 5})
+    assert stream.getvalue().endswith("in sight: 5 found, 9 of 9 rows tried\n"), "the outcome, however soon it comes"
 
 
 # What a dose did

@@ -6,7 +6,7 @@ import "./datasets.css";
 
 type DropProps = { onFiles: (files: File[]) => void; busy: boolean; error: unknown; compact?: boolean; text?: string };
 
-export function Drop({ onFiles, busy, error, compact, text = "Drop a CSV, JSON or JSON Lines file here" }: DropProps) {
+export function Drop({ onFiles, busy, error, compact, text = "Drop a file here" }: DropProps) {
   const input = useRef<HTMLInputElement>(null);
   const hint = useId();
   const [over, setOver] = useState(false);

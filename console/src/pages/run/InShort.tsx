@@ -188,7 +188,7 @@ function Examined({ environment, report, going, error, examine }: ReturnType<typ
     return (
       <span>
         The doctor has not examined its environment on the platform.{" "}
-        <Button size="small" kind="quiet" onClick={examine}>
+        <Button size="small" onClick={examine}>
           Examine it
         </Button>
       </span>

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import sys
+from collections import Counter
 from collections.abc import Coroutine
 from contextlib import redirect_stdout
 from dataclasses import asdict, replace
@@ -229,7 +230,11 @@ def replay(
     if pairs is None:
         raise typer.Exit(code)
     _print_replay(pairs, limit, as_json)
-    raise typer.Exit(0 if any(after.reward is not None for _, after in pairs) else FAILED)
+    scored = any(after.reward is not None for _, after in pairs)
+    if not scored:
+        reasons = Counter(why for _, after in pairs for why in after.unscored.values())
+        stderr.print("None of them has a reward." + "".join(f" {safe(why)}" for why, _ in reasons.most_common(1)))
+    raise typer.Exit(0 if scored else FAILED)
 
 
 def _print_replay(pairs: list[tuple[Rollout, Rollout]], limit: int, as_json: bool) -> None:

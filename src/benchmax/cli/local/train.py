@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import signal
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -157,6 +160,22 @@ def plot(
     stderr.print(f"Wrote {safe(out)}")
 
 
+@contextmanager
+def _interrupted_at_once() -> Iterator[None]:
+    """Until the trainer handles it, Ctrl-C ends what is being loaded; asyncio's own handler waits for an `await`."""
+
+    def interrupt(number: int, frame: object) -> None:
+        raise KeyboardInterrupt
+
+    before = signal.getsignal(signal.SIGINT)
+    if before is signal.default_int_handler:  # else it is ignored, or someone else's
+        signal.signal(signal.SIGINT, interrupt)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)
+
+
 @ignoring_broken_pipes()
 def _run(target: Any, changes: dict[str, Any] | None = None, checkpoint: str = "latest") -> None:
     import asyncio
@@ -178,7 +197,8 @@ def _run(target: Any, changes: dict[str, Any] | None = None, checkpoint: str = "
             if resuming
             else start.train(target, task=task, on_event=view)
         )
-        outcome = asyncio.run(work)
+        with _interrupted_at_once():
+            outcome = asyncio.run(work)
     if outcome.reason == "interrupted":
         saved = "; saved" if (outcome.path / "checkpoints" / "latest").exists() else " of training"
         stderr.print(

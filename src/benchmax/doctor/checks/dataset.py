@@ -14,6 +14,7 @@ from benchmax.doctor.quoting import earned, first_few, quote
 from benchmax.doctor.registry import check, examples, needs
 from benchmax.envs.datasets.load import overlap
 from benchmax.envs.types import Example
+from benchmax.errors import plural
 from benchmax.metrics import pays_more
 
 ROWS_COUNTED = 200
@@ -29,11 +30,13 @@ DISTINCT_SHARE = 0.9
 def preprocess_fails(evidence: Evidence) -> Iterator[Finding]:
     bad = [issue for issue in evidence.row_issues if issue.severity == "error"]
     if evidence.data_error and not bad:
-        yield error("There are no usable rows.", evidence.data_error, "Give rows with a prompt (or messages) column.")
+        yield error("There are no usable rows.", evidence.data_error, "Correct the file, or give another.")
     if bad:
         count = evidence.report.errors if evidence.report else len(bad)
         yield error(
-            f"{count} row problems.", first_few(bad, 3, count), "Correct the rows, or override dataset_preprocess."
+            f"{plural(count, 'row problem')}.",
+            first_few(bad, 3, count),
+            "Correct the rows, or override dataset_preprocess.",
         )
     if evidence.eval_error:
         yield error("The evaluation rows cannot be used.", evidence.eval_error, "Correct them like the training rows.")

@@ -13,11 +13,10 @@ from benchmax.doctor.gold.answer_formats import PLAIN, USUAL, Form, all_forms, a
 from benchmax.doctor.gold.ground_truths import columns, instructions, is_likely, short_values, truth_text, truths
 from benchmax.doctor.probe_answers import GARBAGE, REFUSAL
 from benchmax.doctor.probe_player import PlayedAnswer, Probe, ProbePlayer, tool_turns
-from benchmax.doctor.recording_host import describe_failure
 from benchmax.envs.base_env import overrides
 from benchmax.envs.demonstration import Turn
 from benchmax.envs.types import Example, ToolCall, ToolDefinition
-from benchmax.errors import EnvDefinitionError
+from benchmax.errors import EnvDefinitionError, describe_failure
 from benchmax.metrics import is_full, pays_more
 
 OWN_GOLD, FOUND_CALLS = "gold_completion", "tool calls that were found"

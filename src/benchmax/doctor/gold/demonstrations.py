@@ -14,9 +14,9 @@ from benchmax.doctor.gold.answer_search import LEAST_TRUSTED, Gold, Way
 from benchmax.doctor.gold.tool_search import Goal, ProgramSearch
 from benchmax.doctor.probe_answers import REFUSAL
 from benchmax.doctor.probe_player import ProbePlayer
-from benchmax.doctor.recording_host import describe_failure
 from benchmax.envs.demonstration import Turn
 from benchmax.envs.types import Example, ToolDefinition
+from benchmax.errors import describe_failure
 from benchmax.metrics import pays_more
 from benchmax.rollouts.demonstrations import DONE, play_demonstration
 from benchmax.rollouts.record import Rollout

@@ -21,7 +21,7 @@ from typing import Any
 
 from benchmax import errors, limits
 from benchmax.envs.types import ToolDefinition, ToolResult, Transcript, Unscored
-from benchmax.errors import BenchmaxError, error_message
+from benchmax.errors import PLACE, BenchmaxError, error_message, place_of
 
 FRAME_BYTES = 64 * limits.MIB
 """The largest message."""
@@ -217,6 +217,7 @@ def describe(error: BaseException) -> dict[str, Any]:
         "type": type(error).__name__,
         "kind": next(kinds, None),
         "message": error_message(error)[: limits.ERROR_CHARS],
+        "place": place_of(error),
         "traceback": trace[-limits.ERROR_CHARS :],
     }
 
@@ -232,6 +233,7 @@ def rebuild(described: Mapping[str, Any]) -> Exception:
     if not (isinstance(base, type) and issubclass(base, BenchmaxError)):
         base = RemoteError
     error = _error_class(name, base)(str(described.get("message")))
+    error.__dict__[PLACE] = described.get("place")
     if trace := str(described.get("traceback") or ""):
         error.add_note(f"In the environment's process:\n{trace}")
     return error

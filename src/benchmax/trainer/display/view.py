@@ -62,8 +62,8 @@ class PlainView:
             print(each, file=self.stream, flush=True)
 
     def _now_and_then(self, data: dict[str, Any]) -> str | None:
-        """The line when a search begins, and again while it lasts."""
-        if data["rows"] and time.monotonic() - self._solving_printed < SOLVING_SECONDS:
+        """The line when a search begins, again while it lasts, and when all rows were tried."""
+        if 0 < data["rows"] < data["of"] and time.monotonic() - self._solving_printed < SOLVING_SECONDS:
             return None
         self._solving_printed = time.monotonic()
         return _activity("solving", data)
