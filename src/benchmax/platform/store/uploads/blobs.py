@@ -12,6 +12,7 @@ import re
 import secrets
 import shutil
 import time
+import unicodedata
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
@@ -35,8 +36,9 @@ def check_path(path: str) -> str:
 
     Older clients put the name of a run into it as the user wrote it.
     """
-    hidden = "\\" in path or not path.isprintable()
-    if hidden or len(path) > PATH_CHARS or not all(part.strip(" .") for part in path.split("/")):
+    plain = unicodedata.normalize("NFKC", path)  # `．．` is `..` to many a program
+    hidden = "\\" in plain or not path.isprintable()
+    if hidden or len(path) > PATH_CHARS or not all(part.strip(" .") for part in plain.split("/")):
         raise UsageError(
             f"The path {path[:80]!r} cannot be used. Give names of visible characters, none of them a backslash, "
             f"joined by single /, at most {PATH_CHARS} characters."
