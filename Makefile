@@ -69,9 +69,9 @@ format: setup ## rewrite files the way check wants them
 export PYTHONDONTWRITEBYTECODE =
 
 QUICK = $(BIN)/pytest -m 'not slow and not gpu'
-# Two more than there are cores to count on: much of a test is waiting for a process. In the order of their names, so that
+# One more than there are cores to count on: much of a test is waiting for a process. In the order of their names, so that
 # the many quick files of tests/unit come last and no core waits for a long one.
-MANY  = --numprocesses 4 --dist loadfile --no-loadscope-reorder
+MANY  = --numprocesses 3 --dist loadfile --no-loadscope-reorder
 
 test: check .lanes/triton/.stamp ## all quick tests, in minutes; what is timed runs alone
 	$(QUICK) $(MANY) --ignore tests/load --ignore tests/browser
