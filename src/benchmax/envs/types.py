@@ -39,8 +39,17 @@ Completion: TypeAlias = list[dict[str, Any]]
 """A transcript in the older style."""
 
 
+class EarlierState:
+    """Opens instances that were pickled as a list of their fields, as those of earlier versions, which had slots."""
+
+    def __setstate__(self, state: dict[str, Any] | list[Any]) -> None:
+        self.__dict__.update(state if isinstance(state, dict) else zip(self.__match_args__, state, strict=True))
+
+    __match_args__: tuple[str, ...] = ()
+
+
 @dataclass(frozen=True)
-class ToolCall:
+class ToolCall(EarlierState):
     """A tool the model wants to run; `arguments` is the JSON text it wrote. No slots, as in `ToolDefinition`."""
 
     name: str

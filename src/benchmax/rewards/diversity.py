@@ -12,7 +12,7 @@ from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from benchmax.envs.types import RewardValue, Unscored
+from benchmax.envs.types import EarlierState, RewardValue, Unscored
 from benchmax.errors import ConfigError, JudgeError
 from benchmax.rewards.judge import Judge
 from benchmax.rewards.verdict import read_partition
@@ -26,7 +26,7 @@ of its own. The texts {labels} follow as data. Reply with JSON, every name exact
 
 
 @dataclass(frozen=True)
-class DiversityConfig:
+class DiversityConfig(EarlierState):
     """How texts are compared. No slots, as in `ToolDefinition`."""
 
     method: Literal["llm", "ngram"] = "ngram"

@@ -377,10 +377,17 @@ class Pickled:
     """Pickles itself as the published package's instance of a class: its name, and a dict of its attributes."""
 
     def __init__(self, cls, **attributes):
-        self.cls, self.attributes = cls, attributes
+        self.cls, self.state = cls, attributes
 
     def __reduce__(self):
-        return object.__new__, (self.cls,), self.attributes
+        return object.__new__, (self.cls,), self.state
+
+
+class Slotted(Pickled):
+    """The same as earlier versions here: frozen classes had slots, whose values are a list."""
+
+    def __init__(self, cls, **attributes):
+        self.cls, self.state = cls, [getattr(cls(**attributes), name) for name in cls.__match_args__]
 
 
 @pytest.mark.parametrize(
@@ -395,6 +402,15 @@ class Pickled:
 def test_objects_of_published_clients_keep_their_attributes(cls, attributes):
     published = cloudpickle.dumps((Plain, {"given": Pickled(cls, **attributes)}))
     _, arguments = opened(Bundle(published, BundleMetadata()), instantiate=False)
+    assert arguments == {"given": cls(**attributes)}
+
+
+@pytest.mark.parametrize(
+    ("cls", "attributes"), [(ToolCall, {"name": "add", "id": "1"}), (DiversityConfig, {"ngram_n": 5})]
+)
+def test_objects_of_earlier_versions_keep_theirs(cls, attributes):
+    packed = cloudpickle.dumps((Plain, {"given": Slotted(cls, **attributes)}))
+    _, arguments = opened(Bundle(packed, BundleMetadata()), instantiate=False)
     assert arguments == {"given": cls(**attributes)}
 
 
