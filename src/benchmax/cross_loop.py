@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import concurrent.futures
+import threading
 import weakref
 from collections import deque
 from collections.abc import Callable
@@ -27,7 +28,9 @@ class LoopCalls:
     @classmethod
     def of(cls, loop: asyncio.AbstractEventLoop) -> LoopCalls:
         """The one that all callers of a loop share."""
-        return _of_loops.get(loop) or _of_loops.setdefault(loop, cls(loop))
+        if (last := getattr(_last, "calls", None)) is None or last._loop() is not loop:
+            last = _last.calls = _of_loops.get(loop) or _of_loops.setdefault(loop, cls(loop))
+        return last
 
     def schedule(self, callback: Callable[..., Any], *args: Any) -> None:
         """Run the callback on the loop soon; from any thread."""
@@ -75,6 +78,8 @@ class LoopCalls:
                 asyncio.get_running_loop().call_soon(self._drain)
 
 
+_last = threading.local()
+"""What a thread asked for last: nearly always the same again, and a weak dictionary is slow."""
 _of_loops: weakref.WeakKeyDictionary[asyncio.AbstractEventLoop, LoopCalls] = weakref.WeakKeyDictionary()
 
 

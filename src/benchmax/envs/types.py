@@ -71,7 +71,7 @@ class ToolCall(EarlierState):
     def from_dict(cls, raw: Mapping[str, Any]) -> ToolCall:
         """Read the nested OpenAI form or the flat `{name, arguments, id}` form."""
         function = raw.get("function")
-        body: Mapping[str, Any] = function if isinstance(function, Mapping) else raw
+        body: Mapping[str, Any] = function if type(function) is dict or isinstance(function, Mapping) else raw
         arguments = body.get("arguments", "{}")
         if not isinstance(arguments, str):
             arguments = json.dumps({} if arguments is None else arguments)

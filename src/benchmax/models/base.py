@@ -132,6 +132,11 @@ class Reply:
     """The exact tokens this turn added, in order; empty when the model does not report them."""
 
 
+_TEXT_OR_PARTS = (str, list, type(None))
+_LIST_OR_NONE = (list, tuple, type(None))
+"""Types that replies are checked against; a tuple, since `str | list` makes a new object each time it is read."""
+
+
 def checked_reply(returned: Any) -> Reply:
     """What a model's conversation returned, if it is an assistant turn; ModelProtocolError says what is wrong."""
     if not isinstance(returned, Reply):
@@ -140,7 +145,7 @@ def checked_reply(returned: Any) -> Reply:
     if not isinstance(message, dict) or message.get("role") != "assistant":
         raise ModelProtocolError(f"The model's message is {reprlib.repr(message)}. Its role must be 'assistant'.")
     content, calls = message.get("content"), message.get("tool_calls")
-    if not isinstance(content, str | list | None) or not isinstance(calls, list | tuple | None):
+    if not isinstance(content, _TEXT_OR_PARTS) or not isinstance(calls, _LIST_OR_NONE):
         raise ModelProtocolError(
             f"The model's message is {reprlib.repr(message)}. Its content must be text, its tool_calls a list."
         )

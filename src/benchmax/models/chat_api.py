@@ -193,6 +193,8 @@ def _loads(body: bytes) -> Any:
 
 def _text_of(content: Any) -> str:
     """A reply's content as one text."""
+    if content is None or type(content) is str:  # as nearly all are
+        return content or ""
     if not isinstance(content, (str, list, type(None))):
         raise TypeError("content")
     return content_text(content)

@@ -3,7 +3,16 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, AsyncIterable, AsyncIterator, Callable, Iterable, Mapping, Sequence
+from collections.abc import (
+    AsyncGenerator,
+    AsyncIterable,
+    AsyncIterator,
+    Callable,
+    Coroutine,
+    Iterable,
+    Mapping,
+    Sequence,
+)
 from contextlib import aclosing, nullcontext
 from dataclasses import dataclass
 from typing import Any
@@ -85,12 +94,15 @@ class _Group:
     def _scored_together(self) -> bool:
         return self.settings.score and self.host.overrides("compute_group_reward")
 
-    async def _sibling(self, sample: int, attempt: int, barrier: GroupBarrier | None) -> Rollout:
-        host, settings = self.host, self.settings
+    def _sibling(self, sample: int, attempt: int, barrier: GroupBarrier | None) -> Coroutine[Any, Any, Rollout]:
         place: dict[str, Any] = {"sample": sample, "attempt": attempt, **self.place}
         if barrier is None:
-            return await run_rollout(host, self.example, self.model, settings, **place)
-        rollout = new_rollout(host, self.example, self.model, **place)
+            return run_rollout(self.host, self.example, self.model, self.settings, **place)
+        return self._until_scored(new_rollout(self.host, self.example, self.model, **place), barrier)
+
+    async def _until_scored(self, rollout: Rollout, barrier: GroupBarrier) -> Rollout:
+        """Play a rollout and release it only when the whole group is scored."""
+        host, settings = self.host, self.settings
         async with open_rollout(host, rollout, settings) as ready:
             if ready:
                 await play(host, rollout, self.model, settings)

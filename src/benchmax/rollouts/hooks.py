@@ -36,12 +36,14 @@ from benchmax import limits
 from benchmax.cross_loop import LoopCalls
 from benchmax.deadlines import QueueTime, current_queue_time
 from benchmax.errors import DeadlineExceeded, EnvError
-from benchmax.rollouts.processor_wait import this_thread
+from benchmax.rollouts.processor_wait import ProcessorWait, this_thread
 
 logger = logging.getLogger(__name__)
 
 SHORT_BLOCK = 0.01
 """Blocking the loop this long once may be chance (other threads run in between); more often is not."""
+TRIFLE = 0.0002
+"""Blocking the loop for less is not counted: it is as long as it takes to look at a clock a few hundred times."""
 CANCEL_SECONDS = 1.0
 """An abandoned coroutine in a thread that does not end within this time after it was cancelled blocks the thread."""
 IDLE_SECONDS = 10.0
@@ -75,10 +77,8 @@ def _measured(coroutine: Coroutine[Any, Any, Any], report: Callable[[LoopUse], N
                 return stop.value
             finally:
                 blocked = monotonic() - began
-                # That others had the processor for long is not the hook's doing; after any sleep they have it shortly.
-                waited = schedule.waited() if blocked >= SHORT_BLOCK else 0.0
-                use.longest = max(use.longest, blocked - max(0.0, waited - SHORT_BLOCK))
-                use.idle += max(0.0, blocked - waited - (thread_time() - busy))
+                if blocked >= TRIFLE:
+                    _count_block(use, blocked, thread_time() - busy, schedule)
             use.awaited = True
             try:
                 argument = yield yielded
@@ -90,6 +90,13 @@ def _measured(coroutine: Coroutine[Any, Any, Any], report: Callable[[LoopUse], N
                 step, argument = coroutine.throw, error
     finally:
         report(use)
+
+
+def _count_block(use: LoopUse, blocked: float, computed: float, schedule: ProcessorWait) -> None:
+    # That others had the processor for long is not the hook's doing; after any sleep they have it shortly.
+    waited = schedule.waited() if blocked >= SHORT_BLOCK else 0.0
+    use.longest = max(use.longest, blocked - max(0.0, waited - SHORT_BLOCK))
+    use.idle += max(0.0, blocked - waited - computed)
 
 
 @dataclass(slots=True, eq=False, repr=False)

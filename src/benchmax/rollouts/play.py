@@ -143,9 +143,10 @@ async def play(
     except Exception as error:
         fail(rollout, error, Termination.MODEL_ERROR, "model")
         return
-    player = RolloutPlayer(host, rollout, conversation, settings, toolbox, part, on_turn)
     time_budget = deadline(settings.max_seconds)
     try:
+        tool_calls = max(0, settings.tool_calls_for(host.env, part))
+        player = RolloutPlayer(host, rollout, conversation, settings, toolbox, part, on_turn, tool_calls)
         with time_budget:
             rollout.termination = await player.play()
     except Exception as error:
@@ -184,7 +185,7 @@ class RolloutPlayer:
     toolbox: Toolbox
     part: str
     on_turn: OnTurn | None
-    tool_calls: int = 0
+    tool_calls_left: int
 
     async def play(self) -> Termination:
         rollout = self.rollout
@@ -268,9 +269,9 @@ class RolloutPlayer:
 
     async def _tool_turn(self, calls: Sequence[ToolCall]) -> tuple[list[ChatMessage], Termination | None]:
         """Run the calls of one turn at once; those over a budget are answered and not run."""
-        left = self.settings.tool_calls_for(self.host.env, self.part) - self.tool_calls
-        allowed = max(0, min(left, limits.PARALLEL_TOOL_CALLS))
-        self.tool_calls += min(len(calls), allowed)
+        left = self.tool_calls_left
+        allowed = min(left, limits.PARALLEL_TOOL_CALLS)
+        self.tool_calls_left -= min(len(calls), allowed)
         if len(calls) == 1 and allowed:
             results = [await self._run_tool(calls[0])]
         else:

@@ -37,7 +37,8 @@ _local = threading.local()
 
 
 def this_thread() -> ProcessorWait:
-    if not hasattr(_local, "time"):
-        _local.time = ProcessorWait()
-    time: ProcessorWait = _local.time
+    try:
+        time: ProcessorWait = _local.time
+    except AttributeError:
+        time = _local.time = ProcessorWait()
     return time

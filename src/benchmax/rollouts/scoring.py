@@ -33,12 +33,16 @@ def deep_copy(value: Any) -> Any:
     if type(value) is dict:
         own = value.copy()
         for key, item in own.items():
-            if type(item) is not str:
+            if type(item) not in _SHARED:
                 own[key] = deep_copy(item)
         return own
     if type(value) is list:
         return [deep_copy(item) for item in value]
-    return deepcopy(value)
+    return value if type(value) in _SHARED else deepcopy(value)
+
+
+_SHARED = frozenset({str, int, float, bool, type(None)})
+"""Types whose values never change, so that a copy may hold the same ones."""
 
 
 async def score(host: EnvHost, rollout: Rollout, settings: RolloutSettings) -> None:

@@ -73,7 +73,7 @@ def _parse(text: str) -> dict[str, Any]:
 def tool_calls_of(message: Mapping[str, Any]) -> Sequence[ToolCall]:
     """The calls in an assistant turn; what is not a call is dropped."""
     raw = message.get("tool_calls")
-    return [ToolCall.from_dict(call) for call in raw if isinstance(call, Mapping)] if raw else ()
+    return [ToolCall.from_dict(call) for call in raw if type(call) is dict or isinstance(call, Mapping)] if raw else ()
 
 
 def as_result(value: Any) -> ToolResult:
