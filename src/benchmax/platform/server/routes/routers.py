@@ -1,4 +1,4 @@
-"""Every router of the API, in the order in which routes are tried."""
+"""Every router of the API, in the order in which routes are tried: first what consoles read all the time."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from benchmax.platform.server.routes.runs import (
 )
 
 _MODULES = (
-    health, storage, datasets, environments, launching, run_pages, checkpoints, runs, evals, rollouts, corpora, account,
+    health, runs, rollouts, launching, run_pages, checkpoints, evals, storage, datasets, environments, corpora, account,
     webhooks, users, playground, rollout_stream, openai_api, model_sessions, signin,
 )  # fmt: skip
 ROUTERS = tuple(module.router for module in _MODULES)
