@@ -14,6 +14,7 @@ from benchmax.doctor.evidence import LEAST_NOISE, Evidence, total_of
 from benchmax.doctor.findings import Finding, error, info, warning
 from benchmax.doctor.probe_player import PlayedAnswer
 from benchmax.doctor.quoting import earned, quote
+from benchmax.doctor.recording_host import HookCall
 from benchmax.doctor.registry import check, environment, gold, needs, played, repeated, scored
 from benchmax.envs.types import Unscored
 from benchmax.errors import DeadlineExceeded, RewardError
@@ -128,20 +129,21 @@ def reward_unscored(evidence: Evidence) -> Iterator[Finding]:
     )
 
 
+def _reward_calls(evidence: Evidence, answer: PlayedAnswer) -> list[HookCall]:
+    return [call for call in evidence.hook("compute_reward") if call.rollout_id == answer.rollout.id]
+
+
 def _elsewhere(evidence: Evidence, answer: PlayedAnswer) -> bool:
     """Whether another check reports it: an exception, a number that is not finite, weights or group components."""
     where = answer.rollout.error.where if answer.rollout.error else ""
-    calls = [c for c in evidence.hook("compute_reward") if c.rollout_id == answer.rollout.id]
-    raised = any(call.error for call in calls)
+    raised = any(call.error for call in _reward_calls(evidence, answer))
     not_finite = all("finite number" in reason for reason in answer.rollout.unscored.values())
     return raised or where in ("compute_group_reward", "reward_weights") or not_finite
 
 
 def _returned_unscored(evidence: Evidence, answer: PlayedAnswer) -> bool:
-    for call in evidence.hook("compute_reward"):
-        if call.rollout_id == answer.rollout.id and isinstance(call.value, Mapping):
-            return any(isinstance(value, Unscored) for value in call.value.values())
-    return False
+    returned = [call.value for call in _reward_calls(evidence, answer) if isinstance(call.value, Mapping)]
+    return any(isinstance(value, Unscored) for each in returned[:1] for value in each.values())
 
 
 @check("slow-reward", "rewards come quickly", played)
@@ -277,11 +279,8 @@ def unbounded_component(evidence: Evidence) -> Iterator[Finding]:
                 "Bring it between 0 and 1 (clip01), and weight it with reward_weights.",
             )
         elif min(seen) < 0:
-            yield info(
-                f"The component {name!r} can be negative.",
-                f"lowest {min(seen):g}",
-                "Fine, if it is meant as a penalty.",
-            )
+            fix = "Fine, if it is meant as a penalty."
+            yield info(f"The component {name!r} can be negative.", f"lowest {min(seen):g}", fix)
 
 
 def _component_values(evidence: Evidence) -> dict[str, list[float]]:

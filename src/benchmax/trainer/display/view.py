@@ -129,22 +129,18 @@ def _warm_start_line(data: dict[str, Any]) -> str | None:
     return f"warm start: {data['rows']} {shown}, {data['steps']} supervised steps{gained}"
 
 
-def _dose_line(data: dict[str, Any]) -> str:
-    reward = "unscored" if data["reward"] is None else short(data["reward"], 2)
-    return f"warm start, after dose {data['dose']}: reward {reward}, groups with signal {data['spread']:.0%}"
-
-
-def _begins_line(data: dict[str, Any]) -> str:
-    rows = f"{data['train']} rows, {data['held_out']} held out"
-    return f"training {data['model']} on {data['device']} with {rows}; the run is kept in {data['run']}"
-
-
 _LINES: dict[str, Callable[[dict[str, Any]], str | None]] = {
     "alert": lambda data: f"ALERT {data['alert']} in step {data['step'] + 1}: {data['message']}",
-    "begins": _begins_line,
+    "begins": lambda data: (
+        f"training {data['model']} on {data['device']} with {data['train']} rows, {data['held_out']} held out; "
+        f"the run is kept in {data['run']}"
+    ),
     "chosen": lambda data: "; ".join(f"{each['name']} = {each['value']} ({each['why']})" for each in data["settings"]),
     "collapsed": lambda data: f"ENDED  {data['message']}",
-    "dose": _dose_line,
+    "dose": lambda data: (
+        f"warm start, after dose {data['dose']}: reward "
+        f"{'unscored' if data['reward'] is None else short(data['reward'], 2)}, groups with signal {data['spread']:.0%}"
+    ),
     "ended": lambda data: f"ended after {plural(data['step'], 'step')} ({data['reason']}), {data['seconds']:.0f} s",
     "failed": lambda data: f"failed after {plural(data['step'], 'step')}",  # the command prints why, as its last line
     "fetching": lambda data: str(data["message"]),
@@ -204,7 +200,10 @@ class LiveView:
         if kind == "begins":
             self.run = f"{data['model']} on {data['device']}, {data['train']} rows, in {data['run']}"
         elif kind == "metrics" and data["split"] == "train":
-            self._add_step(data)
+            self.values, self.step, self.rollouts = data["values"], data["step"] + 1, 0
+            self._steps_seen += 1
+            if metrics.REWARD in self.values:
+                self.rewards.append(self.values[metrics.REWARD])
         elif kind == "metrics" and data["split"] == "eval":
             self.evals.append((data["step"], data["values"].get(metrics.REWARD, float("nan"))))
             self.rollouts = 0
@@ -223,12 +222,6 @@ class LiveView:
         elif line := describe(kind, data, self.steps):
             self.note = line
 
-    def _add_step(self, data: dict[str, Any]) -> None:
-        self.values, self.step, self.rollouts = data["values"], data["step"] + 1, 0
-        self._steps_seen += 1
-        if metrics.REWARD in self.values:
-            self.rewards.append(self.values[metrics.REWARD])
-
     def __rich__(self) -> Group:
         table = Table.grid(padding=(0, 2))
         for name, value in self._rows():
@@ -243,10 +236,8 @@ class LiveView:
         if self.rewards:
             rows.append(("reward", Text(f"{sparkline(self.rewards)} {short(self.rewards[-1])}", style="bold")))
         if self.evals:
-            first, last = self.evals[0], self.evals[-1]
-            rows.append(
-                ("held-out", Text(f"{short(first[1])} (after {first[0]} steps) → {short(last[1])} (after {last[0]})"))
-            )
+            (begun, first), (step, last) = self.evals[0], self.evals[-1]
+            rows.append(("held-out", Text(f"{short(first)} (after {begun} steps) → {short(last)} (after {step})")))
         shown = {
             "pass@k": _measured(values, "{:.2f}   solved {:.0%}", metrics.PASS_AT_K, metrics.SOLVE_RATE),
             "length": _measured(values, "{:.0f} tokens", metrics.RESPONSE_TOKENS),

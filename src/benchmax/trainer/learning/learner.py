@@ -128,9 +128,8 @@ class Learner:
         device = self.policy.device
         parts = batch.split(algorithm.minibatches)
         prepared = [retry_without_memory(partial(self._prepare, part), device) for part in parts]
-        for _ in range(algorithm.updates):
-            for part in prepared:
-                updates.append(self._update(part, stats, abort if not updates else lambda: False))
+        for part in prepared * algorithm.updates:
+            updates.append(self._update(part, stats, abort if not updates else lambda: False))
         release_if_scarce(device)
         return _report(stats, updates)
 
@@ -165,7 +164,12 @@ class Learner:
         packed = batch.micro_batches(self.token_budget, self.row_tokens, self.multiple)
         if self.policy.device.type != "cpu" or self.config.optim.row_tokens or self.token_budget < CPU_TOKENS:
             return packed
-        return min(packed, batch.micro_batches(max(self.token_budget, LONG_ROW), LONG_ROW), key=_cost)
+
+        def cost(micros: Sequence[MicroBatch]) -> float:
+            """In tokens."""
+            return sum(micro.input_ids.numel() * (1 + micro.input_ids.shape[1] / ATTENTION_TOKENS) for micro in micros)
+
+        return min(packed, batch.micro_batches(max(self.token_budget, LONG_ROW), LONG_ROW), key=cost)
 
     def packed_tokens(self, sequences: Iterable[TokenSequence]) -> int:
         """Tokens to compute for these sequences, shared prefixes counted once."""
@@ -326,11 +330,6 @@ def _report(stats: LossStats, updates: Sequence[_Update]) -> dict[str, float]:
         report[metrics.LOSS] = fmean(update.loss for update in applied)
         report[metrics.GRAD_NORM] = fmean(update.norm for update in applied)
     return report
-
-
-def _cost(micros: Sequence[MicroBatch]) -> float:
-    """What a pass costs, in tokens."""
-    return sum(micro.input_ids.numel() * (1 + micro.input_ids.shape[1] / ATTENTION_TOKENS) for micro in micros)
 
 
 def _share(most: float, moved: float) -> float:
