@@ -18,7 +18,8 @@ def stable_bytes(pickled: bytes) -> bytes:
     classes = _classes_in(pickled)
     blank = _renamed(pickled, {old: f"{place:0{ID_CHARS}d}" for place, old in enumerate(classes)})
     digest = hashlib.sha256(blank).hexdigest()
-    fresh = {old: _id(digest, place) for place, old in enumerate(classes)}
+    derived = (hashlib.sha256(f"{digest} {place}".encode()).hexdigest() for place in range(len(classes)))
+    fresh = {old: each[:ID_CHARS] for old, each in zip(classes, derived, strict=True)}
     _tracked().update({fresh[old]: found for old, found in classes.items()})  # opened here, it is the same class
     return _renamed(pickled, fresh)
 
@@ -34,10 +35,6 @@ def _tracked() -> Any:
     from cloudpickle import cloudpickle  # type: ignore[import-untyped]
 
     return getattr(cloudpickle, "_DYNAMIC_CLASS_TRACKER_BY_ID", {})
-
-
-def _id(digest: str, place: int) -> str:
-    return hashlib.sha256(f"{digest} {place}".encode()).hexdigest()[:ID_CHARS]
 
 
 def _renamed(pickled: bytes, names: dict[str, str]) -> bytes:

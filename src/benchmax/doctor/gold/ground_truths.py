@@ -206,12 +206,7 @@ def _list_readings(name: str, value: Sequence[Any]) -> Iterator[Truth]:
         yield Truth(f"the first of {name}", plain(items[0]))
         yield from _joined(name, items)
     yield Truth(f"{name} as JSON", _json(items))
-    if single:
-        yield from _noted(name, table_formats.of_items(items))
-    if items and all(isinstance(item, Mapping) for item in items):
-        yield from _noted(name, table_formats.of_rows(items))
-    if table_formats.is_grid(items):
-        yield from _noted(name, table_formats.of_grid(items))
+    yield from _noted(name, table_formats.of_list(items))
     if single:
         yield from _joined(f"{name} backwards,", items[::-1])
         yield from _joined(f"{name} in order,", _sorted(items))
