@@ -88,10 +88,7 @@ def base_name(model: str) -> str:
 
 def model_card(run: Path, config: TrainConfig, checkpoint: Checkpoint, *, library: str = "transformers") -> str:
     """What the model is, how it was trained, and what it earned; it contains no path of this machine."""
-    card, base_weights = read_card(resolve(config.model.name)), _base_weights(config.model.name, library)
-    # The base model's licence holds for what was made from it.
-    known = card is not None and card.license.lower() not in ("", "-", "unknown")
-    licence = {"license": card.license.lower()} if card and known else {}
+    licence, base_weights = _licence(config.model.name), _base_weights(config.model.name, library)
     config = _portable(config)
     served = f"{config.model.name}:FOLDER" if library == "peft" else "FOLDER"
     evals = [line for line in read_metrics(run) if line["split"] == "eval" and line["step"] <= checkpoint.step]
@@ -153,6 +150,12 @@ def _base_weights(model: str, library: str) -> str:
 prints their folder, for peft.
 For use without benchmax, export the merged weights instead: `benchmax export RUN FOLDER`.
 """
+
+
+def _licence(model: str) -> dict[str, str]:
+    """The base model's licence, which holds for what was made from it; empty where it is not known."""
+    card = read_card(resolve(model))
+    return {"license": card.license.lower()} if card and card.license.lower() not in ("", "-", "unknown") else {}
 
 
 def _portable(config: TrainConfig) -> TrainConfig:

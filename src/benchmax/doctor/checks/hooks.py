@@ -73,9 +73,8 @@ def state_crosstalk(evidence: Evidence) -> Iterator[Finding]:
         )
 
 
-_SUPERVISED = needs(
-    lambda evidence: evidence.supervised, "no other process watches this one; benchmax validate does", after=played
-)
+_WATCHED = "no other process watches this one; benchmax validate does"
+_SUPERVISED = needs(lambda evidence: evidence.supervised, _WATCHED, after=played)
 
 
 @check(HOLDS, "no hook holds the interpreter", _SUPERVISED)

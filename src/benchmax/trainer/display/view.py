@@ -232,7 +232,10 @@ class LiveView:
     def _rows(self) -> list[tuple[str, Text]]:
         values = self.values
         rows = [("run", Text(self.run))] if self.run else []
-        rows += [("step", Text(f"{self.step}/{self.steps}   {self._eta()}")), ("now", Text(self.note))]
+        each = (time.monotonic() - self._began) / max(1, self._steps_seen)
+        minutes, seconds = divmod(int(each * (self.steps - self.step)), 60)
+        left = f"about {minutes}:{seconds:02d} left" if self._steps_seen else ""
+        rows += [("step", Text(f"{self.step}/{self.steps}   {left}")), ("now", Text(self.note))]
         if self.rewards:
             rows.append(("reward", Text(f"{sparkline(self.rewards)} {short(self.rewards[-1])}", style="bold")))
         if self.evals:
@@ -248,12 +251,6 @@ class LiveView:
         }
         rows += [(name, Text(text)) for name, text in shown.items() if text]
         return rows
-
-    def _eta(self) -> str:
-        if not self._steps_seen:
-            return ""
-        left = (time.monotonic() - self._began) / self._steps_seen * (self.steps - self.step)
-        return f"about {int(left // 60)}:{int(left % 60):02d} left"
 
 
 def _activity(kind: str, data: dict[str, Any]) -> str:
