@@ -26,6 +26,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any, Self, cast
 
+from benchmax.envs.loading import json_or_text
 from benchmax.envs.types import ChatMessage, Messages, ToolCall, ToolDefinition
 from benchmax.errors import ModelRejected, UsageError
 from benchmax.inference.weights.store import read_json
@@ -343,17 +344,10 @@ def _native(message: ChatMessage) -> ChatMessage:
     shaped: dict[str, Any] = {key: value for key, value in message.items() if key != "tool_calls"}
     if calls:
         shaped["tool_calls"] = [
-            {"type": "function", "id": c.id, "function": {"name": c.name, "arguments": _object(c.arguments)}}
+            {"type": "function", "id": c.id, "function": {"name": c.name, "arguments": json_or_text(c.arguments)}}
             for c in calls
         ]
     return cast(ChatMessage, shaped)
-
-
-def _object(arguments: str) -> Any:
-    try:
-        return json.loads(arguments)
-    except (ValueError, RecursionError):
-        return arguments
 
 
 def _clean(text: str) -> str:
