@@ -78,9 +78,9 @@ async def evaluate_rubric_ranking(
     reference = reference_text(ground_truth)
     if anchors and reference:
         raise ConfigError("Give a ground_truth or anchors, not both; a ground truth can be one of the anchors.")
-    references = (
-        [ground_truth_anchor(reference)] if reference else band_anchors(anchors or (), band_edges, anchor_labels)
-    )
+    references = [ground_truth_anchor(reference)] if reference else []
+    if anchors:
+        references = band_anchors(anchors, band_edges, anchor_labels)
     judge = judge_at(base_url, model_name, api_key, timeout)
     texts = [extract_completion_text(response) for response in responses]
     try:
