@@ -256,8 +256,7 @@ def describe_dose(signal: Signal, gold: float) -> None:
     for part in signal.parts.values():
         describe_dose(part, gold)
     if signal.parts:
-        signal.forecast = " ".join(f"{name}: {each.forecast}" for name, each in signal.parts.items())
-        signal.advice = " ".join(f"{name}: {each.advice}" for name, each in signal.parts.items() if each.advice)
+        signal.take_words()
     elif signal.reward is not None:
         signal.forecast = _after_dose(signal, gold)
         signal.advice = ""  # it was to show solutions, which is what a dose does
