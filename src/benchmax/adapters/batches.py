@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Hashable, Iterable, Sequence
+from collections.abc import Hashable, Iterable, Iterator, Sequence
 from typing import TypeVar
 
 from benchmax import limits
@@ -98,16 +98,16 @@ def summary(rollouts: Sequence[Rollout]) -> dict[str, float]:
 
 def failures(rollouts: Sequence[Rollout]) -> str | None:
     """How many rollouts could not be played or scored, and why the first of them, for a log; None when all could."""
-    failed = [rollout for rollout in rollouts if rollout.error is not None or rollout.unscored]
-    if not failed:
-        return None
-    first = failed[0]
-    why = (
-        "; ".join(f"{name}: {reason}" for name, reason in first.unscored.items())
-        if first.error is None
-        else first.error
-    )
-    return f"{len(failed)} of {len(rollouts)} rollouts failed; the first: {why}"
+    reasons = [reason for rollout in rollouts for reason in _reasons(rollout)]
+    return f"{len(reasons)} of {len(rollouts)} rollouts failed; the first: {reasons[0]}" if reasons else None
+
+
+def _reasons(rollout: Rollout) -> Iterator[str]:
+    """Where and why a rollout failed, in one text; none when it did not."""
+    if rollout.error is not None:
+        yield str(rollout.error)
+    elif rollout.unscored:
+        yield "; ".join(f"{name}: {why}" for name, why in rollout.unscored.items())
 
 
 class FailedBatches:

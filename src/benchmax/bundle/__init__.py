@@ -4,9 +4,9 @@
     report = inspect_bundle(bundle.pickled, bundle.metadata)
     env = RemoteEnv(bundle, python=envs_venv(bundle.metadata, cache))     # from benchmax.envs.remote
 
-pack            from a class to a bundle, always the same; `local_modules` finds the user's files that must be included
+pack            from a class to a bundle; `local_modules` finds the user's files that must be included
 metadata        the manifest
-fingerprint     recognises an environment that another client packed
+class_ids       the same environment packs into the same bytes; `fingerprint` recognises one that another client packed
 inspection      what a bundle would import; `pickle_names` reads that out of its pickle
 compatibility   whether this benchmax can run a bundle
 load            opening one, which runs its code; errors: what can be wrong with it

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import inspect
 import logging
 import sys
@@ -14,6 +13,7 @@ from types import ModuleType
 from typing import Any
 
 import benchmax
+from benchmax.bundle.class_ids import stable_bytes
 from benchmax.bundle.compatibility import check_reward_style
 from benchmax.bundle.errors import BundlingError, ValidationError
 from benchmax.bundle.local_modules import late_imports, packable, unregistered_local_refs
@@ -25,8 +25,6 @@ logger = logging.getLogger(__name__)
 ROUNDS = 10
 """A local module may refer to another, which is found only after the first is included."""
 SOURCE_CHARS = 1_000_000
-ID_CHARS = 32
-"""Of the ids that cloudpickle gives classes."""
 
 _registering = threading.Lock()  # cloudpickle's registry belongs to the whole process
 
@@ -153,7 +151,7 @@ def _pickle(content: tuple[type[BaseEnv], dict[str, Any]]) -> bytes:
     import cloudpickle
 
     try:
-        return _stable_bytes(cloudpickle.dumps(content))
+        return stable_bytes(cloudpickle.dumps(content))
     except Exception as error:
         raise BundlingError(_unpackable_part(content, error)) from error
 
@@ -185,40 +183,3 @@ def _source_of(env_class: type[BaseEnv]) -> str | None:
         return textwrap.dedent(inspect.getsource(env_class))[:SOURCE_CHARS]
     except (OSError, TypeError):
         return None
-
-
-def _stable_bytes(pickled: bytes) -> bytes:
-    """The same environment packs into the same bytes, in every process.
-
-    cloudpickle gives each class that it includes by value a random id, so that a process that opens the pickle twice
-    gets one class. Such a pickle differs each time it is made: uploads would pile up, and two runs of one environment
-    could not be recognised as such. Here the ids are derived from the rest of the pickle; classes that differ keep
-    different ids.
-    """
-    classes = _classes_in(pickled)
-    blank = _renamed(pickled, {old: f"{place:0{ID_CHARS}d}" for place, old in enumerate(classes)})
-    digest = hashlib.sha256(blank).hexdigest()
-    derived = (hashlib.sha256(f"{digest} {place}".encode()).hexdigest() for place in range(len(classes)))
-    fresh = {old: each[:ID_CHARS] for old, each in zip(classes, derived, strict=True)}
-    _tracked().update({fresh[old]: found for old, found in classes.items()})  # opened here, it is the same class
-    return _renamed(pickled, fresh)
-
-
-def _classes_in(pickled: bytes) -> dict[str, type]:
-    """The classes that the pickle includes by value, by their ids, in the order in which they occur."""
-    found = [(pickled.find(id.encode()), id, each) for id, each in _tracked().items()]
-    return {id: each for at, id, each in sorted(found, key=lambda one: one[0]) if at >= 0}
-
-
-def _tracked() -> Any:
-    """cloudpickle's classes by id: a private name of it, so a version without it packs as it does by itself."""
-    from cloudpickle import cloudpickle
-
-    return getattr(cloudpickle, "_DYNAMIC_CLASS_TRACKER_BY_ID", {})
-
-
-def _renamed(pickled: bytes, names: dict[str, str]) -> bytes:
-    """Names of equal length change places: no offset in the pickle moves."""
-    for old, new in names.items():
-        pickled = pickled.replace(old.encode(), new.encode())
-    return pickled

@@ -311,10 +311,9 @@ class EvidenceCollector:
             runs = [await self.player.play(example, probes) for _ in range(3)]
             repeats = [list(same) for same in zip(*runs, strict=False)]
             # A reward that remembers what was done pays nonsense later, which it did not pay at the beginning.
-            for begun in self.evidence.of("first") if not self.evidence.grouped else ():
-                for same in repeats if begun.example["id"] == example["id"] else ():
-                    if same[0].text == begun.text:
-                        same.insert(0, begun)
+            begun = [] if self.evidence.grouped else self.evidence.of("first")
+            for same in repeats:
+                same[:0] = [e for e in begun if e.example["id"] == example["id"] and e.text == same[0].text]
             # A reward that remembers what was said pays most for the first time.
             first = self.gold.first.get(example["id"])
             if first and first.text == gold and total_of(first) > max(each.total or 0.0 for each in runs[-1]):

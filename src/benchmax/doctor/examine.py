@@ -199,6 +199,8 @@ def component_stats(answers: list[PlayedAnswer]) -> list[ComponentStat]:
 
 
 def _scored_answer(answer: PlayedAnswer, truth: str | None) -> ScoredAnswer:
-    rollout, note = answer.rollout, "; ".join(f"{name}: {why}" for name, why in answer.rollout.unscored.items())
-    asked = question(answer.example)
-    return ScoredAnswer(answer.kind, asked, truth or "", answer.text, dict(rollout.rewards), rollout.reward, note)
+    rollout = answer.rollout
+    note = "; ".join(f"{name}: {reason}" for name, reason in rollout.unscored.items())
+    return ScoredAnswer(
+        answer.kind, question(answer.example), truth or "", answer.text, dict(rollout.rewards), rollout.reward, note
+    )

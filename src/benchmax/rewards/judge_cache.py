@@ -51,8 +51,8 @@ class JudgeCache:
             self.directory.mkdir(parents=True, exist_ok=True)
             write_text(self.directory / f"{key}.txt", text.encode("utf-8", "replace").decode(), durable=False)
         except OSError as error:
-            full = "The judge cache in %s could not be written: %s. Free space or move it."
-            logger.warning(full, self.directory, error)
+            message = "The judge cache in %s could not be written: %s. Free space or move it."
+            logger.warning(message, self.directory, error)
 
     def _remember(self, key: str, text: str) -> None:
         with self._lock:

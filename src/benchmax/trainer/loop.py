@@ -174,9 +174,7 @@ class Trainer:
         unless_stopped = self.interrupts.unless_stopped
         try:
             await unless_stopped(self.push())
-            begun = warm_up is None or await unless_stopped(warm_up())  # one that is stopped in it begins again
-            if begun and warm_up is not None:
-                self.save()
+            begun = warm_up is None or await unless_stopped(self._warm_up(warm_up))
             return await self._finish(await self._loop(), save=begun)
         except BaseException as error:
             self._record_failure(error)
@@ -184,6 +182,11 @@ class Trainer:
         finally:
             heartbeat.cancel()
             self.interrupts.close()
+
+    async def _warm_up(self, warm_up: WarmUp) -> None:
+        """All or nothing: a run that is stopped in it begins again."""
+        await warm_up()
+        self.save()
 
     async def _loop(self) -> str:
         """Steps and evaluations until there is a reason to end, which is returned."""

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -92,19 +93,21 @@ def read_weights(run: Path, which: str = "best") -> tuple[Checkpoint, dict[str, 
     """A checkpoint and its weights, read at once: the run may go on and remove it any time."""
     from benchmax.trainer.checkpoint import choose_checkpoint
 
-    for tries_left in reversed(range(TRIES)):
-        try:
-            checkpoint = choose_checkpoint(run, which)
-            weights = checkpoint.weights()
-            kept = {} if weights else checkpoint.state().get("learner", {})
-            break
-        except (NotFoundError, RecordError):
-            if not tries_left:
-                raise
+    for _ in range(TRIES - 1):
+        with suppress(NotFoundError, RecordError):
+            found = choose_checkpoint(run, which)
+            return found, _weights_here(found)
+    found = choose_checkpoint(run, which)
+    return found, _weights_here(found)
+
+
+def _weights_here(checkpoint: Checkpoint) -> dict[str, Tensor]:
+    """The checkpoint's weights; UsageError where another trainer's server keeps them."""
+    weights = checkpoint.weights()
     if not weights:
-        where = kept.get("weights_at", "its trainer's server")
-        raise UsageError(f"The weights of {checkpoint.path} are not here but at {where}. Fetch or sample them there.")
-    return checkpoint, weights
+        kept = checkpoint.state().get("learner", {}).get("weights_at", "its trainer's server")
+        raise UsageError(f"The weights of {checkpoint.path} are not here but at {kept}. Fetch or sample them there.")
+    return weights
 
 
 def trained_policy(config: TrainConfig, weights: Mapping[str, Tensor]) -> Policy:

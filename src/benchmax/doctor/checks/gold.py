@@ -125,7 +125,7 @@ def gold_scores_low(evidence: Evidence) -> Iterator[Finding]:
     if not answers or not low:
         return
     best = evidence.gold.best.name if evidence.gold.best else ""
-    paid = (answer for answer in answers if answer not in low)
+    paid = [answer for answer in answers if answer not in low]
     common = probe_answers.set_apart(*([evidence.truth(each.example) or "" for each in some] for some in (low, paid)))
     yield (error if len(low) * 2 >= len(answers) and not evidence.needs_more_than_text else warning)(
         f"The gold answer earns no more than nonsense on {len(low)} of {len(answers)} rows.",

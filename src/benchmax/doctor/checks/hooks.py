@@ -73,8 +73,9 @@ def state_crosstalk(evidence: Evidence) -> Iterator[Finding]:
         )
 
 
-_WATCHED = "no other process watches this one; benchmax validate does"
-_SUPERVISED = needs(lambda evidence: evidence.supervised, _WATCHED, after=played)
+_SUPERVISED = needs(
+    lambda evidence: evidence.supervised, "no other process watches this one; benchmax validate does", after=played
+)
 
 
 @check(HOLDS, "no hook holds the interpreter", _SUPERVISED)

@@ -1,4 +1,4 @@
-"""Is the reward a number, the same each time, and does it depend on the answer? Is that of a group one for each?"""
+"""Is the reward a number, the same each time, and does it depend on the answer?"""
 
 from __future__ import annotations
 
@@ -9,17 +9,16 @@ from itertools import combinations
 from statistics import median
 from typing import Any
 
-from benchmax.doctor.checks.hooks import failures, signature_fix
+from benchmax.doctor.checks.hooks import signature_fix
 from benchmax.doctor.evidence import LEAST_NOISE, Evidence, total_of
 from benchmax.doctor.findings import Finding, error, info, warning
 from benchmax.doctor.probe_player import PlayedAnswer
 from benchmax.doctor.quoting import earned, quote
-from benchmax.doctor.recording_host import HookCall
-from benchmax.doctor.registry import check, environment, gold, grouped, needs, played, repeated, scored
+from benchmax.doctor.registry import check, environment, gold, needs, played, repeated, scored
 from benchmax.envs.types import Unscored
 from benchmax.errors import DeadlineExceeded, RewardError
 from benchmax.metrics import EQUAL_WITHIN, pays_more
-from benchmax.rollouts.scoring import ONE_EACH, OWN_NAMES, weights_problem
+from benchmax.rollouts.scoring import weights_problem
 
 LARGE = 10.0
 ODDITIES = ("odd", "no-number")
@@ -129,21 +128,20 @@ def reward_unscored(evidence: Evidence) -> Iterator[Finding]:
     )
 
 
-def _reward_calls(evidence: Evidence, answer: PlayedAnswer) -> list[HookCall]:
-    return [call for call in evidence.hook("compute_reward") if call.rollout_id == answer.rollout.id]
-
-
 def _elsewhere(evidence: Evidence, answer: PlayedAnswer) -> bool:
     """Whether another check reports it: an exception, a number that is not finite, weights or group components."""
     where = answer.rollout.error.where if answer.rollout.error else ""
-    raised = any(call.error for call in _reward_calls(evidence, answer))
+    calls = [c for c in evidence.hook("compute_reward") if c.rollout_id == answer.rollout.id]
+    raised = any(call.error for call in calls)
     not_finite = all("finite number" in reason for reason in answer.rollout.unscored.values())
     return raised or where in ("compute_group_reward", "reward_weights") or not_finite
 
 
 def _returned_unscored(evidence: Evidence, answer: PlayedAnswer) -> bool:
-    returned = [call.value for call in _reward_calls(evidence, answer) if isinstance(call.value, Mapping)]
-    return any(isinstance(value, Unscored) for each in returned[:1] for value in each.values())
+    for call in evidence.hook("compute_reward"):
+        if call.rollout_id == answer.rollout.id and isinstance(call.value, Mapping):
+            return any(isinstance(value, Unscored) for value in call.value.values())
+    return False
 
 
 @check("slow-reward", "rewards come quickly", played)
@@ -279,8 +277,11 @@ def unbounded_component(evidence: Evidence) -> Iterator[Finding]:
                 "Bring it between 0 and 1 (clip01), and weight it with reward_weights.",
             )
         elif min(seen) < 0:
-            fix = "Fine, if it is meant as a penalty."
-            yield info(f"The component {name!r} can be negative.", f"lowest {min(seen):g}", fix)
+            yield info(
+                f"The component {name!r} can be negative.",
+                f"lowest {min(seen):g}",
+                "Fine, if it is meant as a penalty.",
+            )
 
 
 def _component_values(evidence: Evidence) -> dict[str, list[float]]:
@@ -315,57 +316,3 @@ def reward_scores_prompt_turns(evidence: Evidence) -> Iterator[Finding]:
             found = f"{quote(answer.text)} earned {earned(answer)} after an earlier turn with {which} answer"
             yield error(title, found, fix)
             return
-
-
-# Does compute_group_reward return what it must: one dict of new components per sibling?
-
-_GROUP_HOOK = "compute_group_reward"
-_GROUP_FIX = "Return a list with one dict per rollout, in the order of rollout_ids."
-
-
-@check("group-reward-raises", "compute_group_reward does not raise", grouped)
-def group_reward_raises(evidence: Evidence) -> Iterator[Finding]:
-    fix = "Let it handle any answers, also empty and equal ones, and any number of siblings."
-    yield from failures(evidence, _GROUP_HOOK, "compute_group_reward raised.", fix, "groups", but=DeadlineExceeded)
-
-
-@check("group-reward-wrong-length", "compute_group_reward returns one dict per sibling", grouped)
-def group_reward_wrong_length(evidence: Evidence) -> Iterator[Finding]:
-    if refused := _refused_group(evidence, ONE_EACH):
-        yield error("compute_group_reward returns the wrong number of results.", refused, _GROUP_FIX)
-        return
-    for call in evidence.hook(_GROUP_HOOK):
-        if not call.error and not all(isinstance(each, Mapping) for each in call.value or ()):
-            kinds = ", ".join(sorted({type(each).__name__ for each in call.value}))
-            yield error("compute_group_reward returns something else than dicts.", f"a list of {kinds}", _GROUP_FIX)
-            return
-
-
-@check("group-reward-duplicate-key", "group components have names of their own", grouped)
-def group_reward_duplicate_key(evidence: Evidence) -> Iterator[Finding]:
-    if refused := _refused_group(evidence, OWN_NAMES):
-        fix = "Give group components other names, or return {} from compute_reward."
-        yield error("compute_group_reward repeats a component of compute_reward.", refused, fix)
-
-
-@check("group-reward-unequal", "siblings that say the same earn the same", grouped)
-def group_reward_unequal(evidence: Evidence) -> Iterator[Finding]:
-    totals: dict[str, list[float]] = defaultdict(list)
-    for answer in evidence.siblings:
-        if answer.total is not None:
-            totals[answer.text].append(answer.total)
-    for text, paid in totals.items():
-        if max(paid) - min(paid) > evidence.noise + LEAST_NOISE:
-            yield warning(
-                "Siblings that say the same earn differently: the reward depends on their order.",
-                f"{quote(text)} earned {' and '.join(f'{total:g}' for total in paid)} in one group",
-                "Give equals the same rank; a model learns from the difference, and here there is nothing to learn.",
-            )
-            return
-
-
-def _refused_group(evidence: Evidence, advice: str) -> str:
-    """The first reason with this advice for which the results of a group were refused."""
-    failed = [answer.rollout.error for answer in evidence.answers if answer.rollout.error]
-    ours = (each.message for each in failed if each.where == _GROUP_HOOK and each.type == "RewardError")
-    return next((message for message in ours if advice in message), "")

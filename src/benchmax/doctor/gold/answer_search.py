@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from functools import partial
 from statistics import fmean
 from time import perf_counter
 from typing import Any
@@ -162,8 +161,7 @@ class GoldFinder:
         self.player, self.tools, self.seconds = player, tools, seconds
         prompt = player.host.env.system_prompt
         prompt = prompt if isinstance(prompt, str) else ""
-        calls_of = partial(self._ask, "gold_tool_calls", read=_tool_calls, otherwise=())
-        self.gold = Gold(system_prompt=prompt, own=self._own, calls_of=calls_of, tools=tools)
+        self.gold = Gold(system_prompt=prompt, own=self._own, calls_of=self._calls, tools=tools)
         self._floors: dict[str, float] = {}
         """What answers without content earn on each example, at most."""
         self._owns: dict[str, str | None] = {}
@@ -203,16 +201,19 @@ class GoldFinder:
 
     def _own(self, example: Example) -> str | None:
         if example["id"] not in self._owns:
-            own = self._ask("gold_completion", example, read=lambda text: text if isinstance(text, str) else None)
-            self._owns[example["id"]] = own
+            text = self._ask("gold_completion", example)
+            self._owns[example["id"]] = text if isinstance(text, str) else None
         return self._owns[example["id"]]
 
-    def _ask(self, hook: str, example: Example, *, read: Callable[[Any], Any], otherwise: Any = None) -> Any:
+    def _calls(self, example: Example) -> Sequence[ToolCall]:
+        return self._ask("gold_tool_calls", example, _tool_calls) or ()
+
+    def _ask(self, hook: str, example: Example, read: Callable[[Any], Any] = lambda value: value) -> Any:
         try:
             return read(getattr(self.player.host.env, hook)(example))
         except Exception as error:
             self.gold.error, self.gold.raised_in = describe_failure(error), hook
-            return otherwise
+            return None
 
     def _tier(self, example: Example, tier: int) -> Iterator[tuple[Way, str]]:
         """Answers to try: first the likely readings in every form, then all others."""
@@ -252,11 +253,11 @@ class GoldFinder:
     async def _finals(self, scouted: Sequence[Example], earned: dict[Way, list[float]]) -> None:
         """Compare the best few again after calling the tools; of equals the first wins, which is the plainer one."""
         gold = self.gold
+        means = {way: fmean(paid) for way, paid in earned.items() if len(paid) == len(scouted)}
         means = {
             way: mean
-            for way, paid in earned.items()
-            if len(paid) == len(scouted)
-            and (pays_more(mean := fmean(paid), self._floor) or way.label not in CONSTANT_ANSWERS)
+            for way, mean in means.items()
+            if way.label not in CONSTANT_ANSWERS or pays_more(mean, self._floor)
         }
         best = sorted(means, key=lambda way: -means[way])[:FINALISTS]
         if self.tools and not overrides(self.player.host.env, "gold_tool_calls"):

@@ -129,18 +129,22 @@ def _warm_start_line(data: dict[str, Any]) -> str | None:
     return f"warm start: {data['rows']} {shown}, {data['steps']} supervised steps{gained}"
 
 
+def _dose_line(data: dict[str, Any]) -> str:
+    reward = "unscored" if data["reward"] is None else short(data["reward"], 2)
+    return f"warm start, after dose {data['dose']}: reward {reward}, groups with signal {data['spread']:.0%}"
+
+
+def _begins_line(data: dict[str, Any]) -> str:
+    rows = f"{data['train']} rows, {data['held_out']} held out"
+    return f"training {data['model']} on {data['device']} with {rows}; the run is kept in {data['run']}"
+
+
 _LINES: dict[str, Callable[[dict[str, Any]], str | None]] = {
     "alert": lambda data: f"ALERT {data['alert']} in step {data['step'] + 1}: {data['message']}",
-    "begins": lambda data: (
-        f"training {data['model']} on {data['device']} with {data['train']} rows, {data['held_out']} held out; "
-        f"the run is kept in {data['run']}"
-    ),
+    "begins": _begins_line,
     "chosen": lambda data: "; ".join(f"{each['name']} = {each['value']} ({each['why']})" for each in data["settings"]),
     "collapsed": lambda data: f"ENDED  {data['message']}",
-    "dose": lambda data: (
-        f"warm start, after dose {data['dose']}: reward "
-        f"{'unscored' if data['reward'] is None else short(data['reward'], 2)}, groups with signal {data['spread']:.0%}"
-    ),
+    "dose": _dose_line,
     "ended": lambda data: f"ended after {plural(data['step'], 'step')} ({data['reason']}), {data['seconds']:.0f} s",
     "failed": lambda data: f"failed after {plural(data['step'], 'step')}",  # the command prints why, as its last line
     "fetching": lambda data: str(data["message"]),
@@ -200,10 +204,7 @@ class LiveView:
         if kind == "begins":
             self.run = f"{data['model']} on {data['device']}, {data['train']} rows, in {data['run']}"
         elif kind == "metrics" and data["split"] == "train":
-            self.values, self.step, self.rollouts = data["values"], data["step"] + 1, 0
-            self._steps_seen += 1
-            if metrics.REWARD in self.values:
-                self.rewards.append(self.values[metrics.REWARD])
+            self._add_step(data)
         elif kind == "metrics" and data["split"] == "eval":
             self.evals.append((data["step"], data["values"].get(metrics.REWARD, float("nan"))))
             self.rollouts = 0
@@ -222,6 +223,12 @@ class LiveView:
         elif line := describe(kind, data, self.steps):
             self.note = line
 
+    def _add_step(self, data: dict[str, Any]) -> None:
+        self.values, self.step, self.rollouts = data["values"], data["step"] + 1, 0
+        self._steps_seen += 1
+        if metrics.REWARD in self.values:
+            self.rewards.append(self.values[metrics.REWARD])
+
     def __rich__(self) -> Group:
         table = Table.grid(padding=(0, 2))
         for name, value in self._rows():
@@ -232,10 +239,7 @@ class LiveView:
     def _rows(self) -> list[tuple[str, Text]]:
         values = self.values
         rows = [("run", Text(self.run))] if self.run else []
-        each = (time.monotonic() - self._began) / max(1, self._steps_seen)
-        minutes, seconds = divmod(int(each * (self.steps - self.step)), 60)
-        left = f"about {minutes}:{seconds:02d} left" if self._steps_seen else ""
-        rows += [("step", Text(f"{self.step}/{self.steps}   {left}")), ("now", Text(self.note))]
+        rows += [("step", Text(f"{self.step}/{self.steps}   {self._eta()}")), ("now", Text(self.note))]
         if self.rewards:
             rows.append(("reward", Text(f"{sparkline(self.rewards)} {short(self.rewards[-1])}", style="bold")))
         if self.evals:
@@ -251,6 +255,12 @@ class LiveView:
         }
         rows += [(name, Text(text)) for name, text in shown.items() if text]
         return rows
+
+    def _eta(self) -> str:
+        if not self._steps_seen:
+            return ""
+        left = (time.monotonic() - self._began) / self._steps_seen * (self.steps - self.step)
+        return f"about {int(left // 60)}:{int(left % 60):02d} left"
 
 
 def _activity(kind: str, data: dict[str, Any]) -> str:

@@ -164,12 +164,7 @@ class Learner:
         packed = batch.micro_batches(self.token_budget, self.row_tokens, self.multiple)
         if self.policy.device.type != "cpu" or self.config.optim.row_tokens or self.token_budget < CPU_TOKENS:
             return packed
-
-        def cost(micros: Sequence[MicroBatch]) -> float:
-            """In tokens."""
-            return sum(micro.input_ids.numel() * (1 + micro.input_ids.shape[1] / ATTENTION_TOKENS) for micro in micros)
-
-        return min(packed, batch.micro_batches(max(self.token_budget, LONG_ROW), LONG_ROW), key=cost)
+        return min(packed, batch.micro_batches(max(self.token_budget, LONG_ROW), LONG_ROW), key=_cost)
 
     def packed_tokens(self, sequences: Iterable[TokenSequence]) -> int:
         """Tokens to compute for these sequences, shared prefixes counted once."""
@@ -330,6 +325,11 @@ def _report(stats: LossStats, updates: Sequence[_Update]) -> dict[str, float]:
         report[metrics.LOSS] = fmean(update.loss for update in applied)
         report[metrics.GRAD_NORM] = fmean(update.norm for update in applied)
     return report
+
+
+def _cost(micros: Sequence[MicroBatch]) -> float:
+    """What a pass costs, in tokens."""
+    return sum(micro.input_ids.numel() * (1 + micro.input_ids.shape[1] / ATTENTION_TOKENS) for micro in micros)
 
 
 def _share(most: float, moved: float) -> float:

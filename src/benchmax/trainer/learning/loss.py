@@ -68,8 +68,11 @@ def grpo_loss(
         with torch.no_grad():
             high = (ratio > 1 + rule.clip_high) & (advantage > 0)
             low = (ratio < 1 - rule.clip_low) & (advantage < 0)
-            clipped_share, drift = (high | low).float().sum(), gap.abs().sum()
-            values = {metrics.RATIO: ratio.sum(), metrics.CLIP_FRACTION: clipped_share, metrics.DRIFT: drift}
+            values = {
+                metrics.RATIO: ratio.sum(),
+                metrics.CLIP_FRACTION: (high | low).float().sum(),
+                metrics.DRIFT: gap.abs().sum(),
+            }
             if base is not None:
                 values[metrics.KL] = kl_estimate(logp, base).sum()
         stats.add(len(logp), values)

@@ -144,7 +144,7 @@ class Policy:
         """The weights that differ from the base model's, by the model's own parameter names."""
         if self.peft is None:
             return {name: weight.detach() for name, weight in self.model.named_parameters()}
-        return {f"{name}.weight": _merged_weight(layer) for name, layer in _lora_layers(self.model)}
+        return {f"{name}.weight": merged_weight(layer) for name, layer in _lora_layers(self.model)}
 
 
 def _kernels(device: torch.device) -> contextlib.AbstractContextManager[None]:
@@ -154,7 +154,7 @@ def _kernels(device: torch.device) -> contextlib.AbstractContextManager[None]:
     return sdpa_kernel([SDPBackend.EFFICIENT_ATTENTION, SDPBackend.MATH])
 
 
-def _merged_weight(layer: Any) -> Tensor:
+def merged_weight(layer: Any) -> Tensor:
     """`W + scale·B·A` of an adapted linear layer."""
     down, up = layer.lora_A["default"].weight, layer.lora_B["default"].weight
     merged: Tensor = torch.addmm(layer.get_base_layer().weight, up, down, alpha=layer.scaling["default"])

@@ -130,11 +130,12 @@ def does_not_fit(rollout: Rollout) -> bool:
 
 def most_common_error(groups: Groups) -> str:
     """The most common reason why rollouts have no reward, shortened: it may be an environment's own text."""
-    reasons: Counter[str] = Counter()
-    for rollout in (each for each in flat(groups) if each.reward is None):
-        if error := rollout.error:
-            reasons[error.type if error.message == error.type else f"{error.type}: {error.message}"] += 1
-        else:
-            reasons[next(iter(rollout.unscored.values()), "a component was unscored")] += 1
+    reasons = Counter(_why_unscored(rollout) for rollout in flat(groups) if rollout.reward is None)
     reason = reasons.most_common(1)[0][0].rstrip(".") if reasons else "a component was unscored"
     return cut_middle(reason, REASON_CHARS)
+
+
+def _why_unscored(rollout: Rollout) -> str:
+    if error := rollout.error:
+        return error.type if error.message == error.type else f"{error.type}: {error.message}"
+    return next(iter(rollout.unscored.values()), "a component was unscored")
