@@ -77,18 +77,23 @@ def _discard(value: Any) -> None:
         value.close()
 
 
-def run_sync(coroutine: Coroutine[Any, Any, T]) -> T:
-    """Run a coroutine on a loop of its own in a thread, so that a running loop does not matter."""
+def start_thread(work: Callable[[], T], name: str) -> Future[T]:
+    """Begin some work in a daemon thread of its own, which does not keep the process from ending."""
     outcome: Future[T] = Future()
 
     def run() -> None:
         try:
-            outcome.set_result(asyncio.run(coroutine))
+            outcome.set_result(work())
         except BaseException as error:
             outcome.set_exception(error)
 
-    threading.Thread(target=run, name="benchmax-sync", daemon=True).start()
-    return outcome.result()
+    threading.Thread(target=run, name=name, daemon=True).start()
+    return outcome
+
+
+def run_sync(coroutine: Coroutine[Any, Any, T]) -> T:
+    """Run a coroutine on a loop of its own in a thread, so that a running loop does not matter."""
+    return start_thread(lambda: asyncio.run(coroutine), "benchmax-sync").result()
 
 
 class PerLoop(Generic[T]):

@@ -1,7 +1,7 @@
 """Our environments in other trainers: one folder per trainer, over one shared core. Start reading at `adapter`.
 
 adapter       how an adapter describes itself; the entry-point group `benchmax.trainers`
-versions      which trainers are installed here, which versions work, what to pin; trainer_status prints it
+trainer_status which trainers are installed here, which versions work, what to pin
 engine_model  an outside trainer's engine behind our model port, token ids in and out
 batched_engine  an engine that generates in the trainer's own thread, in batches
 batches       a trainer's batch of rows played as groups of rollouts

@@ -51,7 +51,9 @@ def check_compatible(pickled: bytes, metadata: BundleMetadata) -> None:
             f"The environment uses {', '.join(missing[:5])}, which this benchmax does not have. {advice} "
             "Then upload it again."
         )
-    _refuse_other_style(tree)
+    for node in ast.walk(tree):
+        if isinstance(node, ast.AsyncFunctionDef | ast.FunctionDef) and node.name == "compute_reward":
+            check_reward_style([each.arg for each in (*node.args.args, *node.args.kwonlyargs)])
     _refuse_undeclared(names, with_implied_packages(pickled, metadata))
 
 
@@ -123,12 +125,6 @@ def _refuse_undeclared(names: Names, metadata: BundleMetadata) -> None:
             "declared package. Name its package in pip_dependencies, or the module in local_modules, and upload it "
             "again."
         )
-
-
-def _refuse_other_style(tree: ast.Module) -> None:
-    for node in ast.walk(tree):
-        if isinstance(node, ast.AsyncFunctionDef | ast.FunctionDef) and node.name == "compute_reward":
-            check_reward_style([each.arg for each in (*node.args.args, *node.args.kwonlyargs)])
 
 
 def check_reward_style(parameters: list[str]) -> None:

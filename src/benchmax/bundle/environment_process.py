@@ -20,6 +20,7 @@ import sys
 import tempfile
 import threading
 from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -79,7 +80,9 @@ def main() -> None:
 
 def _limit_self(instructions: Mapping[str, Any]) -> None:
     if sys.platform == "linux":
-        _raise_oom_score()
+        # When the machine runs out of memory, the kernel ends an environment rather than the trainer.
+        with suppress(OSError):  # a score that is higher already may not be lowered
+            Path("/proc/self/oom_score_adj").write_text("500")
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     files = instructions["open_files"] if hard == resource.RLIM_INFINITY else min(hard, instructions["open_files"])
@@ -90,14 +93,6 @@ def _limit_self(instructions: Mapping[str, Any]) -> None:
         threading.stack_size(STACK_BYTES)
     if instructions["nice"]:
         os.nice(instructions["nice"])
-
-
-def _raise_oom_score() -> None:
-    """When the machine runs out of memory, the kernel ends an environment rather than the trainer."""
-    try:
-        Path("/proc/self/oom_score_adj").write_text("500")
-    except OSError:  # a score that is higher already may not be lowered
-        pass
 
 
 def _make_env(instructions: Mapping[str, Any]) -> BaseEnv:

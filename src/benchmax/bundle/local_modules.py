@@ -76,7 +76,8 @@ def late_imports(env_class: type) -> list[str]:
         seen[id(thing)] = thing
         if isinstance(thing, FunctionType):
             codes = list(_codes(thing.__code__))
-            found.update(name for code in codes for name in _imports(code))
+            steps = (step for code in codes for step in dis.get_instructions(code))
+            found.update(step.argval for step in steps if step.opname == "IMPORT_NAME" and step.argval)
             left += _used_by(thing, {name for code in codes for name in code.co_names})
         elif isinstance(thing, type) and _is_included(thing):
             left += [*vars(thing).values(), *thing.__bases__]
@@ -120,9 +121,3 @@ def _codes(code: CodeType) -> Iterator[CodeType]:
     for constant in code.co_consts:
         if isinstance(constant, CodeType):
             yield from _codes(constant)
-
-
-def _imports(code: CodeType) -> Iterator[str]:
-    for step in dis.get_instructions(code):
-        if step.opname == "IMPORT_NAME" and isinstance(step.argval, str) and step.argval:
-            yield step.argval

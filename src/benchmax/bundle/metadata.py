@@ -59,16 +59,13 @@ class BundleMetadata:
         return cls(**known)
 
 
+_KINDS = {"pip_dependencies": list, "local_modules": list, "format_version": int, "constructor_args": dict}
+"""The types of the fields that are no text."""
+
+
 def _check(name: str, value: Any) -> None:
-    if name in ("pip_dependencies", "local_modules"):
-        good = isinstance(value, list) and all(isinstance(item, str) for item in value)
-    elif name == "format_version":
-        good = isinstance(value, int) and not isinstance(value, bool)
-    elif name == "constructor_args":
-        good = isinstance(value, dict)
-    else:
-        good = isinstance(value, str)
-    if not good:
+    items = value if isinstance(value, list) else ()
+    if type(value) is not _KINDS.get(name, str) or not all(isinstance(item, str) for item in items):
         raise ValidationError(f"The bundle's metadata has a wrong value for {name}. Pack the environment again.")
 
 

@@ -44,7 +44,11 @@ def dump_bundle(
     asked = [_module(each) for each in local_modules or ()]
     with _registering:
         pickled, packed = _dump((env_class, arguments), asked, auto_local_modules)
-    _refuse_late_imports(env_class)
+    if late := late_imports(env_class):
+        raise BundlingError(
+            f"Imported inside a function, and not an installed package: {', '.join(late)}. "
+            "Import it at the top of the file, so that it can be packed."
+        )
     metadata = BundleMetadata(
         pip_dependencies=canonical_dependencies(_dependencies(env_class, pip_dependencies)),
         benchmax_version=benchmax.__version__,
@@ -172,14 +176,6 @@ def _unpicklable(value: Any) -> str | None:
     except Exception as error:
         return str(error)
     return None
-
-
-def _refuse_late_imports(env_class: type[BaseEnv]) -> None:
-    if late := late_imports(env_class):
-        raise BundlingError(
-            f"Imported inside a function, and not an installed package: {', '.join(late)}. "
-            "Import it at the top of the file, so that it can be packed."
-        )
 
 
 def _source_of(env_class: type[BaseEnv]) -> str | None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import tempfile
 from collections.abc import Mapping
+from contextlib import closing
 from typing import Any
 
 from benchmax.bundle.compatibility import check_compatible, with_implied_packages
@@ -29,11 +30,8 @@ def validate_bundle(bundle: Bundle, constructor_args: Mapping[str, Any] | None =
     with tempfile.TemporaryDirectory(prefix="benchmax-validate-") as cache:
         python = envs_venv(whole.metadata, cache)
         try:
-            env = RemoteEnv(whole, python=python)
-            try:
+            with closing(RemoteEnv(whole, python=python)) as env:
                 Toolbox(run_sync(env.list_tools()))
-            finally:
-                env.close()
         except BundlingError:
             raise
         except BenchmaxError as error:

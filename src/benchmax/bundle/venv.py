@@ -100,9 +100,8 @@ def remove_unused(cache_root: str | Path, wanted: Collection[str], unused_second
         home = mark.parent
         if home.name in wanted:
             continue
-        with open(
-            lock_file(root / f"{home.name}.lock", wait=inf)
-        ):  # whoever requests it now waits, and creates it again
+        # Whoever requests it now waits, and creates it again.
+        with open(lock_file(root / f"{home.name}.lock", wait=inf)):
             if mark.exists() and mark.stat().st_mtime < time.time() - unused_seconds:
                 mark.unlink()  # first: a removal that is interrupted leaves no finished environment
                 shutil.rmtree(home)

@@ -9,7 +9,7 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, get_args
 
-from benchmax.doctor.findings import CheckLine, Diagnosis, Finding, State, by_severity, error
+from benchmax.doctor.findings import CheckLine, Diagnosis, State, by_severity, error
 from benchmax.envs.composed.composed_env import ComposedEnv
 from benchmax.envs.composed.parts import part_of_row
 from benchmax.envs.datasets.readers import Source, read_rows
@@ -30,7 +30,9 @@ async def examine_parts(
     }
     diagnosis = _together(env_class.__name__, found)
     if strange:
-        diagnosis.findings.insert(0, _unknown(env_class, strange))
+        fix = f"Name one of {', '.join(env_class.parts)} in the column `env` of every row."
+        title = f"{len(strange)} rows name no part of this environment."
+        diagnosis.findings.insert(0, error(title, "; ".join(strange[:3]), fix, check=UNKNOWN))
         diagnosis.checks.insert(0, CheckLine(UNKNOWN, "rows name a part", "error"))
     return diagnosis
 
@@ -46,15 +48,6 @@ def _by_part(env_class: type[ComposedEnv], rows: Source) -> tuple[dict[str, list
         else:
             strange.append(f"row {row.number}: {row.fault.reason if row.fault else repr(part)}")
     return own, strange
-
-
-def _unknown(env_class: type[ComposedEnv], strange: Sequence[str]) -> Finding:
-    return error(
-        f"{len(strange)} rows name no part of this environment.",
-        "; ".join(strange[:3]),
-        f"Name one of {', '.join(env_class.parts)} in the column `env` of every row.",
-        check=UNKNOWN,
-    )
 
 
 def _together(name: str, found: Mapping[str, Diagnosis]) -> Diagnosis:

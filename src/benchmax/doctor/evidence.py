@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from statistics import fmean
@@ -96,12 +97,9 @@ class Evidence:
     """The examples that are played."""
     # Environment
     env: BaseEnv | None = None
-    build_error: str = ""
-    build_advice: str = ""
-    """What the error itself advises, where it is one of benchmax."""
+    build_error: Exception | None = None
     tools: list[ToolDefinition] = field(default_factory=list)
-    tools_error: str = ""
-    tools_advice: str = ""
+    tools_error: Exception | None = None
     bad_tools: dict[str, str] = field(default_factory=dict)
     calls: list[HookCall] = field(default_factory=list)
     blocking: frozenset[str] = frozenset()
@@ -178,9 +176,9 @@ class Evidence:
     @property
     def totals(self) -> list[list[float]]:
         """What the answers to each example earn."""
-        totals: dict[str, list[float]] = {}
+        totals: dict[str, list[float]] = defaultdict(list)
         for answer in self.scored:
-            totals.setdefault(answer.example["id"], []).append(round(total_of(answer), 9))
+            totals[answer.example["id"]].append(round(total_of(answer), 9))
         return list(totals.values())
 
     @property
@@ -232,14 +230,12 @@ class Evidence:
         return list(best.values())
 
     def mean(self, *kinds: str) -> float | None:
-        totals = list(map(total_of, self.best(*kinds)))
-        return fmean(totals) if totals else None
+        return _mean(self.best(*kinds))
 
     def gold_for(self, answers: Iterable[PlayedAnswer]) -> float | None:
         """The gold answer's mean reward on the examples of these answers."""
         ids = {answer.example["id"] for answer in answers}
-        totals = [total_of(answer) for answer in self.best("gold") if answer.example["id"] in ids]
-        return fmean(totals) if totals else None
+        return _mean([answer for answer in self.best("gold") if answer.example["id"] in ids])
 
     @property
     def floor(self) -> float:
@@ -258,19 +254,14 @@ class Evidence:
         best, golds = self.gold.best, self.of("gold")
         if best is None or not best.guessed or not golds:
             return False
-        parts = {name: [each.rollout.rewards.get(name, 0.0) for each in golds] for name in golds[0].rollout.rewards}
-        return (self.mean("gold") or 0.0) < LEAST_TRUSTED and all(
-            fmean(paid) < LEAST_TRUSTED for paid in parts.values()
-        )
+        parts = [[each.rollout.rewards.get(name, 0.0) for each in golds] for name in golds[0].rollout.rewards]
+        return max([self.mean("gold") or 0.0, *map(fmean, parts)]) < LEAST_TRUSTED
 
     def share(self, *kinds: str) -> float | None:
         """The share of the gold reward that these answers earn; their own reward when gold is no measure."""
         answers = self.best(*kinds)
-        if not answers:
-            return None
-        earned = fmean(map(total_of, answers))
-        gold = self.gold_for(answers)
-        if gold is None or not self.gold_works:
+        earned, gold = _mean(answers), self.gold_for(answers)
+        if earned is None or gold is None or not self.gold_works:
             return earned
         if gold > 0:
             return earned / gold
@@ -301,6 +292,10 @@ def _holds(value: Any, ids: set[str], depth: int) -> bool:
 
 def _visible(example: Example) -> str:
     return repr((example["prompt_messages"], example.get("init_rollout_args")))
+
+
+def _mean(answers: Sequence[PlayedAnswer]) -> float | None:
+    return fmean(map(total_of, answers)) if answers else None
 
 
 def _spread(answers: Sequence[PlayedAnswer]) -> float:

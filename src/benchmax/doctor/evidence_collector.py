@@ -7,7 +7,8 @@ alone after its first deadline.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Iterable, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import replace
 from time import perf_counter
@@ -28,7 +29,6 @@ from benchmax.doctor.probe_player import (
     in_turns,
     tool_turns,
 )
-from benchmax.doctor.quoting import advice
 from benchmax.doctor.recording_host import RecordingHost
 from benchmax.envs.base_env import overrides
 from benchmax.envs.types import Example, ToolDefinition
@@ -78,6 +78,7 @@ class EvidenceCollector:
         self.tools: list[ToolDefinition] = []
         """Those that answer."""
         self._golds: dict[str, str] = {}
+        """The gold answers' texts, by the id of the example."""
         self._began = perf_counter()
 
     async def run(self, rows: Sequence[Any]) -> None:
@@ -85,7 +86,7 @@ class EvidenceCollector:
         evidence.env, evidence.grouped = self.host.env, self.host.overrides("compute_group_reward")
         try:
             await self._read_tools()
-            if evidence.sample and not evidence.tools_error and not evidence.bad_tools:
+            if evidence.sample and evidence.tools_error is None and not evidence.bad_tools:
                 await self._play_everything()
             if overrides(self.host.env, "validate_probe"):
                 await self._ask_own_probe(rows)
@@ -119,17 +120,16 @@ class EvidenceCollector:
         try:
             listed = list(await self.host.call("list_tools", deadline=evidence.pace.init_seconds) or ())
         except Exception as error:
-            evidence.tools_error, evidence.tools_advice = describe_failure(error), advice(error)
+            evidence.tools_error = error
             return
         for tool in listed:
             try:
                 evidence.tools += Toolbox([tool]).tools
             except EnvDefinitionError as error:
                 evidence.bad_tools[str(getattr(tool, "name", tool))[:80]] = str(error)
-        names = [tool.name for tool in evidence.tools]
-        for name in names:
-            if names.count(name) > 1:
-                evidence.bad_tools[name] = f"{names.count(name)} tools are named {name!r}."
+        for name, count in Counter(tool.name for tool in evidence.tools).items():
+            if count > 1:
+                evidence.bad_tools[name] = f"{count} tools are named {name!r}."
 
     async def _try_tools(self) -> None:
         """Call each tool with made-up arguments on a few examples; where one hangs, no tool is called again."""
@@ -191,6 +191,13 @@ class EvidenceCollector:
             if (text := self.gold.text(example)) is not None:
                 self._golds[example["id"]] = text
 
+    def _with_gold(self, examples: Iterable[Example]) -> list[Example]:
+        return [example for example in examples if example["id"] in self._golds]
+
+    def _gold_probe(self, example: Example, kind: str = "gold") -> Probe:
+        """The gold answer of an example that has one."""
+        return self.gold.probe(example, self._golds[example["id"]], kind=kind)
+
     async def _learn_solutions(self) -> bool:
         """Where no text earns, what `demonstrate` shows or a search for tool calls finds may; each for its own row."""
         seconds = self.evidence.pace.probe_seconds * GOLD_SHARE
@@ -213,12 +220,11 @@ class EvidenceCollector:
             self.evidence.interference.append(twice[0])
 
     async def _play_gold(self) -> None:
-        for example in self.evidence.sample:
-            if (text := self._golds.get(example["id"])) is not None:
-                probes = [self.gold.probe(example, text)]
-                if (twin := self.evidence.twin(example)) is not None and self._golds.get(twin["id"], text) != text:
-                    probes.append(self.gold.probe(twin, self._golds[twin["id"]], kind="twin"))
-                self.evidence.answers += await self.player.play(example, probes)
+        for example in self._with_gold(self.evidence.sample):
+            probes, text = [self._gold_probe(example)], self._golds[example["id"]]
+            if (twin := self.evidence.twin(example)) is not None and self._golds.get(twin["id"], text) != text:
+                probes.append(self._gold_probe(twin, "twin"))
+            self.evidence.answers += await self.player.play(example, probes)
 
     async def _play_demonstrations(self) -> None:
         """Play the environment's own solutions; they count as gold answers."""
@@ -248,16 +254,14 @@ class EvidenceCollector:
             for asked in (None, question(example)):
                 probes.append(Probe("tool-spam", "Done.", tool_turns(self.tools, times=times, question=asked)))
         if self.evidence.grouped and gold is not None:
-            probes.insert(0, self.gold.probe(example, gold))
+            probes.insert(0, self._gold_probe(example))
         return probes
 
     def _other_golds(self, example: Example) -> list[tuple[str, str]]:
         return [
             (truth, self._golds[other["id"]])
-            for other in self.evidence.examples[:GOLD_EXAMPLES]
-            if other["id"] != example["id"]
-            and other["id"] in self._golds
-            and (truth := self.evidence.truth(other)) is not None
+            for other in self._with_gold(self.evidence.examples[:GOLD_EXAMPLES])
+            if other["id"] != example["id"] and (truth := self.evidence.truth(other)) is not None
         ]
 
     async def _probe(self) -> None:
@@ -275,10 +279,9 @@ class EvidenceCollector:
             gold = self._golds.get(example["id"])
             probes = [Probe(*each) for each in probe_answers.odd_answers(self.evidence.truth(example), gold)]
             if gold is not None and self.evidence.grouped:
-                probes.insert(0, self.gold.probe(example, gold))
+                probes.insert(0, self._gold_probe(example))
             elif gold is not None:
-                known = [each for each in self.evidence.sample if each["id"] in self._golds]
-                own, *golds = (self.gold.probe(each, self._golds[each["id"]]) for each in (example, *known))
+                own, *golds = map(self._gold_probe, (example, *self._with_gold(self.evidence.sample)))
                 golds.sort(key=lambda other: other.tools != own.tools)
                 probes += next((list(half_probes(own, other)) for other in golds if other != own), [])
             self.evidence.answers += await self.player.play(example, probes)
@@ -286,12 +289,12 @@ class EvidenceCollector:
     async def _stop_early(self) -> None:
         """The gold answer without one of its tool calls, or without its text: components that look at different parts
         differ here alone."""
-        for example in self.evidence.sample[:EXPLOIT_EXAMPLES] if not self.evidence.grouped else ():
-            text = self._golds.get(example["id"])
-            turns = self.gold.probe(example, text).turns if text is not None else ()
-            if text is not None and turns:
+        tried = self.evidence.sample[:EXPLOIT_EXAMPLES] if not self.evidence.grouped else ()
+        for example in self._with_gold(tried):
+            gold = self._gold_probe(example)
+            if turns := gold.turns:
                 less = [turns[:at] + turns[at + 1 :] for at in range(min(len(turns), MOST_UNFINISHED))]
-                probes = [Probe("unfinished", text, each) for each in less]
+                probes = [Probe("unfinished", gold.text, each) for each in less]
                 probes.append(Probe("unfinished", probe_answers.GARBAGE, turns))
                 self.evidence.answers += await self.player.play(example, probes)
                 return
@@ -304,21 +307,18 @@ class EvidenceCollector:
             probes = [p for p in self._exploits(example) if p.kind in ("gold", "garbage", "wrong")]
             gold = self._golds.get(example["id"])
             if gold is not None and not self.evidence.grouped:
-                probes.append(self.gold.probe(example, gold))
+                probes.append(self._gold_probe(example))
             runs = [await self.player.play(example, probes) for _ in range(3)]
-            self.evidence.repeats += [list(same) for same in zip(*runs, strict=False)]
-            self._compare_with_first(example)
+            repeats = [list(same) for same in zip(*runs, strict=False)]
+            # A reward that remembers what was done pays nonsense later, which it did not pay at the beginning.
+            begun = [] if self.evidence.grouped else self.evidence.of("first")
+            for same in repeats:
+                same[:0] = [e for e in begun if e.example["id"] == example["id"] and e.text == same[0].text]
             # A reward that remembers what was said pays most for the first time.
             first = self.gold.first.get(example["id"])
             if first and first.text == gold and total_of(first) > max(each.total or 0.0 for each in runs[-1]):
-                self.evidence.repeats[-1].insert(0, first)
-
-    def _compare_with_first(self, example: Example) -> None:
-        """A reward that remembers what was done pays nonsense later, which it did not pay at the beginning."""
-        for same in self.evidence.repeats if not self.evidence.grouped else ():
-            begun = [each for each in self.evidence.of("first") if each.example["id"] == example["id"]]
-            if begun and same[0].example["id"] == example["id"] and same[0].text == begun[0].text:
-                same.insert(0, begun[0])
+                repeats[-1].insert(0, first)
+            self.evidence.repeats += repeats
 
     async def _rewrite_history(self) -> None:
         """Play conversations whose earlier turns hold an answer: the new answer must be scored, not the old one."""
@@ -331,7 +331,7 @@ class EvidenceCollector:
             wrong = next(others, None)
             if gold is None or wrong is None:
                 continue
-            fresh = self.gold.probe(example, gold, kind="old-wrong")
+            fresh = self._gold_probe(example, "old-wrong")
             for old, probe in ((gold, Probe("old-gold", probe_answers.GARBAGE)), (wrong, fresh)):
                 turns = example["prompt_messages"]
                 added: Any = [{"role": "user", "content": "Try once."}, {"role": "assistant", "content": old}]
@@ -341,22 +341,21 @@ class EvidenceCollector:
     async def _play_two_open(self) -> None:
         """Play the gold answers of two examples alone, and then with both rollouts open at once."""
         stateful = self.host.overrides("init_rollout") or self.evidence.tools
-        known = [example for example in self.evidence.sample if example["id"] in self._golds]
-        pair = [(example, self.gold.probe(example, self._golds[example["id"]])) for example in known]
-        if self.evidence.grouped or not stateful or len(pair) < 2:
+        known = self._with_gold(self.evidence.sample)
+        if self.evidence.grouped or not stateful or len(known) < 2:
             return
-        pair = [pair[0], pair[-1]]
-        alone = [(await run_rollout(self.host, e, probe.model(), self.settings)).reward for e, probe in pair]
-        together = await self._open_together(pair, self.settings, scored=True)
+        pair = known[0], known[-1]
+        alone = [await self._gold_alone(example, again=True) for example in pair]
+        together = await self._open_together([(e, self._gold_probe(e)) for e in pair], self.settings, scored=True)
         self.evidence.interference += [
             Interference(example, before, rollout.reward)
-            for (example, _), before, rollout in zip(pair, alone, together, strict=True)
+            for example, before, rollout in zip(pair, alone, together, strict=True)
         ]
 
     async def _score_at_once(self) -> None:
         """Play and score the gold answers of several examples at once; a difference must show twice."""
-        examples = (*self.evidence.sample, *self.evidence.examples[:GOLD_EXAMPLES])
-        known = list({each["id"]: each for each in examples if each["id"] in self._golds}.values())[:GOLDS_AT_ONCE]
+        examples = self._with_gold((*self.evidence.sample, *self.evidence.examples[:GOLD_EXAMPLES]))
+        known = list({each["id"]: each for each in examples}.values())[:GOLDS_AT_ONCE]
         size = min(GOLDS_AT_ONCE, getattr(self.host.env, "num_servers", GOLDS_AT_ONCE))  # more would wait for servers
         if len(known) < 2 or size < 2:
             return
@@ -382,15 +381,14 @@ class EvidenceCollector:
             for answer in self.evidence.of("gold"):
                 if answer.example["id"] == example["id"]:
                     return answer.total
-        probe = self.gold.probe(example, self._golds[example["id"]])
-        return (await run_rollout(self.host, example, probe.model(), self.settings)).reward
+        return (await run_rollout(self.host, example, self._gold_probe(example).model(), self.settings)).reward
 
     async def _all_at_once(self, examples: Sequence[Example]) -> list[Rollout]:
         """Open and play all at once; when all have been played, score all at once."""
         played = asyncio.Barrier(len(examples))
 
         async def one(example: Example) -> Rollout:
-            model = self.gold.probe(example, self._golds[example["id"]]).model()
+            model = self._gold_probe(example).model()
             rollout = new_rollout(self.host, example, model)
             async with open_rollout(self.host, rollout, self.settings) as ready:
                 if ready:

@@ -6,6 +6,7 @@ import asyncio
 import copy
 from collections import defaultdict
 from collections.abc import Iterable
+from contextlib import AsyncExitStack
 from itertools import islice
 from random import Random
 from statistics import fmean, pstdev
@@ -21,7 +22,6 @@ from benchmax.doctor.findings import ComponentStat, Diagnosis, ScoredAnswer, hel
 from benchmax.doctor.gold.ground_truths import question
 from benchmax.doctor.interpreter_watch import InterpreterHeld, can_watch, run_in_child
 from benchmax.doctor.probe_player import PlayedAnswer
-from benchmax.doctor.quoting import advice
 from benchmax.doctor.recording_host import RecordingHost
 from benchmax.doctor.registry import run_checks
 from benchmax.envs.base_env import BaseEnv
@@ -30,7 +30,7 @@ from benchmax.envs.datasets.load import DatasetReport, load_examples, stream_exa
 from benchmax.envs.datasets.readers import Source, read_rows, source_name
 from benchmax.envs.legacy import example_from
 from benchmax.envs.loading import refuse_unwritten_hooks
-from benchmax.errors import ConfigError, UsageError, describe_failure
+from benchmax.errors import ConfigError, UsageError
 
 ROWS_READ = 100_000
 """Rows that are read; problems of rows show long before."""
@@ -147,18 +147,16 @@ def _unstable(env_class: type[BaseEnv], rows: Source) -> list[str]:
 
 
 async def _visit(evidence: Evidence, budgets: dict[str, Any], group_samples: int, rows: Source) -> None:
-    host = RecordingHost(lambda: evidence.env_class(**evidence.env_args))
-    try:
-        refuse_unwritten_hooks(evidence.env_class)
-        await host.__aenter__()
-    except Exception as error:
-        evidence.build_error, evidence.build_advice = describe_failure(error), advice(error)
-        return
-    try:
+    async with AsyncExitStack() as stack:
+        try:
+            refuse_unwritten_hooks(evidence.env_class)
+            host = RecordingHost(lambda: evidence.env_class(**evidence.env_args))
+            await stack.enter_async_context(host)
+        except Exception as error:
+            evidence.build_error = error
+            return
         own = _readable(rows) if host.overrides("validate_probe") else []
         await EvidenceCollector(evidence, host, budgets, group_samples).run(own)
-    finally:
-        await host.__aexit__(None, None, None)
 
 
 def _readable(rows: Source) -> list[Any]:
@@ -201,12 +199,8 @@ def component_stats(answers: list[PlayedAnswer]) -> list[ComponentStat]:
 
 
 def _scored_answer(answer: PlayedAnswer, truth: str | None) -> ScoredAnswer:
+    rollout = answer.rollout
+    note = "; ".join(f"{name}: {reason}" for name, reason in rollout.unscored.items())
     return ScoredAnswer(
-        probe=answer.kind,
-        question=question(answer.example),
-        gold=truth or "",
-        answer=answer.text,
-        rewards=dict(answer.rollout.rewards),
-        reward=answer.total,
-        note="; ".join(f"{name}: {reason}" for name, reason in answer.rollout.unscored.items()),
+        answer.kind, question(answer.example), truth or "", answer.text, dict(rollout.rewards), rollout.reward, note
     )

@@ -60,13 +60,9 @@ def lazy_answers(example: Example, gold: Gold, examples: Sequence[Example]) -> I
     for place, (text, count) in enumerate(texts.most_common(MOST_CONSTANTS)):
         if count > 1:
             yield f"constant-{place}", text
-    if _is_number(gold.truth(example)):
+    if re.fullmatch(r"\s*-?[\d.,]+\s*", gold.truth(example) or ""):
         # Many formulas divide by it, or are undefined there.
         yield "constant-zero", form.write("0")
-
-
-def _is_number(text: str | None) -> bool:
-    return text is not None and re.fullmatch(r"\s*-?[\d.,]+\s*", text) is not None
 
 
 def _options_in(form: Form, example: Example, gold: Gold) -> Iterator[tuple[str, str]]:

@@ -92,6 +92,11 @@ class Signal:
     def to_dict(self) -> dict[str, Any]:
         return asdict(self)
 
+    def take_words(self) -> None:
+        """Take forecast and advice over from the parts."""
+        self.forecast = " ".join(f"{name}: {each.forecast}" for name, each in self.parts.items())
+        self.advice = " ".join(f"{name}: {each.advice}" for name, each in self.parts.items() if each.advice)
+
     def lines(self) -> list[str]:
         """The numbers, a line each, then the forecast and what to do."""
         siblings = self.samples > 1
@@ -149,8 +154,7 @@ def together(parts: Mapping[str, Signal]) -> Signal:
         setattr(whole, name, _weighted(parts.values(), name) or 0.0)
     whole.most = max((each.most for each in parts.values() if each.most is not None), default=None)
     whole.ready, whole.learns = all(e.ready for e in parts.values()), all(e.learns or e.ready for e in parts.values())
-    whole.forecast = " ".join(f"{name}: {each.forecast}" for name, each in parts.items())
-    whole.advice = " ".join(f"{name}: {each.advice}" for name, each in parts.items() if each.advice)
+    whole.take_words()
     return whole
 
 

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable, Iterator
-from concurrent.futures import Future
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import TypeAlias
 
 from benchmax import limits, plugins
+from benchmax.concurrency import start_thread
 from benchmax.doctor.evidence import Evidence
 from benchmax.doctor.findings import CheckLine, Finding, State, by_severity
 from benchmax.errors import PluginError, UsageError, describe_cause
@@ -65,15 +65,7 @@ def _run(check: Check, evidence: Evidence) -> tuple[list[Finding], str]:
 
 def _run_added(check: Check, evidence: Evidence) -> tuple[list[Finding], str]:
     """The same for a plug-in's check, which may fail or never end: in a thread, for a limited time."""
-    ended: Future[tuple[list[Finding], str]] = Future()
-
-    def run() -> None:
-        try:
-            ended.set_result(_run(check, evidence))
-        except BaseException as error:
-            ended.set_exception(error)
-
-    threading.Thread(target=run, name=f"check {check.id}", daemon=True).start()
+    ended = start_thread(partial(_run, check, evidence), f"check {check.id}")
     try:
         error = ended.exception(limits.CHECK_SECONDS)
     except TimeoutError:

@@ -8,7 +8,7 @@ json_size   counts what a JSON text unfolds into, before it is parsed
 jsonl       append-only records that survive a crash
 links       opens files below a directory that others may write to
 locks       locks between processes, released when their holder ends
-logs        opens, rotates and tails the log of a process
+logs        opens, rotates and tails the log of a process, and is a handler for one
 redaction   removes secrets from text
 temp_dirs   temporary directories that are removed also when their maker was killed
 """

@@ -5,7 +5,9 @@ from __future__ import annotations
 import logging
 import os
 import shutil
-from contextlib import suppress
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import BinaryIO
 
@@ -24,6 +26,29 @@ class SecretFreeFormatter(logging.Formatter):
 
     def format(self, record: logging.LogRecord) -> str:
         return without_secrets(super().format(record))
+
+
+class LogFile(logging.FileHandler):
+    """Ignores a log that cannot be written: a full disk ends a run by what the run itself cannot write."""
+
+    def handleError(self, record: logging.LogRecord) -> None:
+        if not isinstance(sys.exc_info()[1], OSError):
+            super().handleError(record)
+
+
+@contextmanager
+def log_file(path: Path) -> Iterator[None]:
+    """Log what benchmax logs to a file, without the run's secrets, for the time of the block."""
+    handler = LogFile(path, encoding="utf-8")
+    handler.setFormatter(SecretFreeFormatter())
+    root = logging.getLogger("benchmax")
+    root.addHandler(handler)
+    try:
+        yield
+    finally:
+        root.removeHandler(handler)
+        with suppress(OSError):
+            handler.close()
 
 
 def open_log(path: Path) -> BinaryIO:

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import asyncio
 import inspect
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from benchmax import limits
@@ -62,7 +62,11 @@ class Rewards:
                 await asyncio.wait(tasks.values(), timeout=self.timeout)
             return {name: self._outcome(name, task) for name, task in tasks.items()}
         finally:
-            await _cancel([task for task in tasks.values() if not task.done()])
+            left = [scoring for scoring in tasks.values() if not scoring.done()]
+            for scoring in left:
+                scoring.cancel()
+            if left:
+                await asyncio.wait(left, timeout=CANCEL_SECONDS)
 
     def _check(self) -> None:
         for name, function in self.functions.items():
@@ -113,10 +117,3 @@ def choose_arguments(
         elif parameter.default is parameter.empty:
             raise ConfigError(f"it asks for {name!r}; there is only {', '.join(sorted(values))}. Rename the parameter.")
     return args, kwargs
-
-
-async def _cancel(tasks: Sequence[asyncio.Task[Any]]) -> None:
-    for task in tasks:
-        task.cancel()
-    if tasks:
-        await asyncio.wait(tasks, timeout=CANCEL_SECONDS)

@@ -43,9 +43,16 @@ class JudgeCache:
         return text
 
     def put(self, key: str, text: str) -> None:
+        """Remember a verdict; a directory that cannot be written, such as one on a full disk, is only logged."""
         self._remember(key, text)
-        if self.directory is not None:
-            self._write(self.directory, key, text)
+        if self.directory is None:
+            return
+        try:
+            self.directory.mkdir(parents=True, exist_ok=True)
+            write_text(self.directory / f"{key}.txt", text.encode("utf-8", "replace").decode(), durable=False)
+        except OSError as error:
+            message = "The judge cache in %s could not be written: %s. Free space or move it."
+            logger.warning(message, self.directory, error)
 
     def _remember(self, key: str, text: str) -> None:
         with self._lock:
@@ -61,11 +68,3 @@ class JudgeCache:
             return (self.directory / f"{key}.txt").read_text(encoding="utf-8")
         except (OSError, UnicodeDecodeError):  # never written, or damaged: ask again
             return None
-
-    def _write(self, directory: Path, key: str, text: str) -> None:
-        """Write a verdict to the directory; on a full disk it is only logged."""
-        try:
-            directory.mkdir(parents=True, exist_ok=True)
-            write_text(directory / f"{key}.txt", text.encode("utf-8", "replace").decode(), durable=False)
-        except OSError as error:
-            logger.warning("The judge cache in %s could not be written: %s. Free space or move it.", directory, error)

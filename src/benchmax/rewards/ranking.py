@@ -134,9 +134,15 @@ async def rank_group_rubrics(
 ) -> list[dict[str, RewardValue]]:
     """Scores in [0, 1] for every response, one judge call for each rubric."""
     keys = distinct_keys(rubrics)
-    columns = await asyncio.gather(
-        *(_rank(judge, rubric, question, responses, anchors, below_ceiling) for rubric in rubrics)
-    )
+
+    async def scores(rubric: Rubric) -> list[RewardValue]:
+        try:
+            ranking = await rank_responses(judge, rubric, question, responses, [anchor.text for anchor in anchors])
+        except JudgeError as error:
+            return [unscored(error)] * len(responses)
+        return list(ranking_scores(ranking, len(responses), anchors, below_ceiling))
+
+    columns = await asyncio.gather(*map(scores, rubrics))
     return [{key: column[index] for key, column in zip(keys, columns, strict=True)} for index in range(len(responses))]
 
 
@@ -147,21 +153,6 @@ def ranking_scores(
     worth = {f"a{index}": anchor.score for index, anchor in enumerate(anchors)}
     scores = anchored_scores(ranking.tiers, worth, below_ceiling)
     return [scores[f"r{index}"] for index in range(count)]
-
-
-async def _rank(
-    judge: Judge,
-    rubric: Rubric,
-    question: str,
-    responses: Sequence[str],
-    anchors: Sequence[RankingAnchor],
-    below_ceiling: float | None,
-) -> list[RewardValue]:
-    try:
-        ranking = await rank_responses(judge, rubric, question, responses, [anchor.text for anchor in anchors])
-    except JudgeError as error:
-        return [unscored(error)] * len(responses)
-    return list(ranking_scores(ranking, len(responses), anchors, below_ceiling))
 
 
 def _anchor_tiers(tiers: Sequence[Sequence[str]], anchors: Mapping[str, float]) -> list[float]:

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
+from functools import partial
 from itertools import combinations
 from typing import Any
 
@@ -40,9 +41,13 @@ async def tournament(
     without a decided match is Unscored.
     """
     pairs = pairings(len(responses), max_matches, seed)
-    results = await asyncio.gather(
-        *(_match(judge, question, responses[a], responses[b], criterion, ground_truth) for a, b in pairs)
+    instructions = _INSTRUCTIONS.format(
+        criterion=f" by this criterion: {criterion}" if criterion else "",
+        reference="a reference answer, " if ground_truth else "",
     )
+    reference = [("reference answer", ground_truth)] if ground_truth else []
+    compare = partial(_compare, judge, instructions, [("question", question), *reference])
+    results = await asyncio.gather(*(_match(compare, responses[a], responses[b]) for a, b in pairs))
     points: list[list[float]] = [[] for _ in responses]
     for (a, b), result in zip(pairs, results, strict=True):
         if result is not None:
@@ -61,26 +66,19 @@ def pairings(count: int, max_matches: int, seed: int = 0) -> list[tuple[int, int
     return [(ring[place], ring[(place + step) % count]) for step in range(1, reach + 1) for place in range(count)]
 
 
-async def _match(judge: Judge, question: str, a: str, b: str, criterion: str, ground_truth: str | None) -> float | None:
+async def _match(compare: Callable[[str, str], Awaitable[float | None]], a: str, b: str) -> float | None:
     """Points of `a`: the mean of both orders, or None when either was not decided."""
     if a == b:
         return 0.5
-    forth, back = await asyncio.gather(
-        *(_compare(judge, question, *order, criterion, ground_truth) for order in ((a, b), (b, a)))
-    )
+    forth, back = await asyncio.gather(compare(a, b), compare(b, a))
     return None if forth is None or back is None else (forth + 1.0 - back) / 2
 
 
 async def _compare(
-    judge: Judge, question: str, first: str, second: str, criterion: str, ground_truth: str | None
+    judge: Judge, instructions: str, about: Sequence[tuple[str, str]], first: str, second: str
 ) -> float | None:
     """Points of the first; None when the judge could not decide."""
-    instructions = _INSTRUCTIONS.format(
-        criterion=f" by this criterion: {criterion}" if criterion else "",
-        reference="a reference answer, " if ground_truth else "",
-    )
-    reference = [("reference answer", ground_truth)] if ground_truth else []
-    data = [("question", question), *reference, ("first response", first), ("second response", second)]
+    data = [*about, ("first response", first), ("second response", second)]
     try:
         return await judge.ask(instructions, data, _read_winner)
     except JudgeError:

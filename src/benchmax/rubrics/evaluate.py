@@ -75,21 +75,26 @@ async def evaluate_rubric_ranking(
     Give a ground truth, or `anchors` (reference answers, best first) with their scores in `band_edges` and names
     in `anchor_labels`, to be hidden among the responses.
     """
-    references, ceiling = _references(ground_truth, below_gt_ceiling, anchors, band_edges, anchor_labels)
+    reference = reference_text(ground_truth)
+    if anchors and reference:
+        raise ConfigError("Give a ground_truth or anchors, not both; a ground truth can be one of the anchors.")
+    references = [ground_truth_anchor(reference)] if reference else []
+    if anchors:
+        references = band_anchors(anchors, band_edges, anchor_labels)
     judge = judge_at(base_url, model_name, api_key, timeout)
     texts = [extract_completion_text(response) for response in responses]
     try:
         ranking = await rank_responses(
-            judge, rubric, question_text(question), texts, [reference.text for reference in references]
+            judge, rubric, question_text(question), texts, [each.text for each in references]
         )
     except JudgeError as error:
         if enable_logging:
             logger.warning("The ranking by %r is unscored: %s", rubric.title, error)
         nothing: list[float | None] = [None] * len(texts)
         return {"scores": nothing, "tiers": [], "reasoning": "", "llm_output": "", "error": describe_error(error)}
-    names = {f"a{index}": reference.label for index, reference in enumerate(references)}
+    names = {f"a{index}": each.label for index, each in enumerate(references)}
     return {
-        "scores": ranking_scores(ranking, len(texts), references, ceiling),
+        "scores": ranking_scores(ranking, len(texts), references, below_gt_ceiling if reference else None),
         "tiers": [[names[name] if name in names else int(name[1:]) for name in tier] for tier in ranking.tiers],
         "reasoning": ranking.reasoning,
         "llm_output": json.dumps(ranking.output),
@@ -143,18 +148,3 @@ def reference_text(ground_truth: Any) -> str | None:
 
 def ground_truth_anchor(ground_truth: str) -> RankingAnchor:
     return RankingAnchor(ground_truth, GROUND_TRUTH_SCORE, "ground truth")
-
-
-def _references(
-    ground_truth: Any,
-    below_gt_ceiling: float,
-    anchors: Sequence[str] | None,
-    band_edges: Sequence[float] | None,
-    anchor_labels: Sequence[str] | None,
-) -> tuple[list[RankingAnchor], float | None]:
-    reference = reference_text(ground_truth)
-    if anchors and reference:
-        raise ConfigError("Give a ground_truth or anchors, not both; a ground truth can be one of the anchors.")
-    if anchors:
-        return band_anchors(anchors, band_edges, anchor_labels), None
-    return ([ground_truth_anchor(reference)], below_gt_ceiling) if reference else ([], None)

@@ -13,7 +13,7 @@ config ─▶ loop ─▶ sampling ──groups of rollouts──▶ learning (a
     warm_start      what a model that finds nothing by itself is shown first
     watch           alerts, and what a run does about a collapse or a plateau
     supervised      a run on given answers alone
-    rundir          the run directory; checkpoint and run_log are parts of it
+    rundir          the run directory; checkpoint is a part of it
     open_checkpoint the model of a run or checkpoint, for everybody else; export writes it for other programs
     display         what people see
     config          the settings

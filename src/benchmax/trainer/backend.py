@@ -11,7 +11,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol, TypeGuard
+from typing import TYPE_CHECKING, Any, Protocol
 
 from benchmax import plugins
 from benchmax.errors import BenchmaxError, NotFoundError, describe_cause
@@ -90,13 +90,7 @@ class AddedBackend:
             if isinstance(error, BenchmaxError | OSError) or out_of_memory(error):
                 raise
             raise plugins.broken("trainers", self.name, f"failed in {method}: {describe_cause(error)}") from error
-        if not _is_of_a_run(outcome):
-            raise plugins.wrong("trainers", self.name, outcome, f"an Outcome from {method} whose path holds a run")
-        return outcome
-
-
-def _is_of_a_run(outcome: Any) -> TypeGuard[Outcome]:
-    if not isinstance(outcome, Outcome) or not isinstance(outcome.path, Path):
-        return False
-    kinds = isinstance(outcome.reason, str), isinstance(outcome.step, int)
-    return all(kinds) and (outcome.path / "run.json").is_file()
+        match outcome:
+            case Outcome(path=Path() as path, reason=str(), step=int()) if (path / "run.json").is_file():
+                return outcome
+        raise plugins.wrong("trainers", self.name, outcome, f"an Outcome from {method} whose path holds a run")

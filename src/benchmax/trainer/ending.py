@@ -63,7 +63,10 @@ def ending_again(run: Path, changes: Mapping[str, Any]) -> Ending | None:
     limit = getattr(getattr(read_config(run), section), name)
     reached = {"steps": status["step"], "time": _seconds(run), "solved": True}.get(reason, limit)
     # The saved limit may be another than ended the run: a resume that failed before its first step has changed it.
-    if not _within(changes.get(section, {}).get(name, limit), reached):
+    asked = changes.get(section, {}).get(name, limit)
+    # A value that is no number is refused later, with what is allowed.
+    ends = asked == reached if isinstance(asked, bool) else isinstance(asked, int | float) and asked <= reached
+    if not ends:
         return None
     value = str(limit) if isinstance(limit, bool) else f"{limit:.10g}"
     enough = {"target": "none", "solved": "false"}.get(reason) or math.ceil(2 * reached) or 1
@@ -75,10 +78,3 @@ def _seconds(run: Path) -> float:
     lines = read_jsonl(run / "events.jsonl")
     ends = [line["seconds"] for line in lines if line["kind"] == "ended" and "seconds" in line]
     return float(ends[-1]) if ends else 0.0
-
-
-def _within(asked: Any, reached: float) -> bool:
-    """Whether the run would end at once again. A value that is no number is refused later, with what is allowed."""
-    if isinstance(asked, bool):
-        return asked == reached
-    return isinstance(asked, int | float) and asked <= reached

@@ -44,12 +44,12 @@ from benchmax.trainer.learning.gpu import retry_without_memory
 from benchmax.trainer.learning.learner import Learner
 from benchmax.trainer.progress import STUCK_EVALUATIONS, Outcome, Progress
 from benchmax.trainer.rundir import RunDir, read_metrics
-from benchmax.trainer.sampling.collector import RolloutCollector
+from benchmax.trainer.sampling.collector import collect, demonstrations
 from benchmax.trainer.sampling.prompt_stream import PromptStream
 from benchmax.trainer.sampling.sampler import Draw, Sampler
 from benchmax.trainer.sampling.step_metrics import response_tokens, rollout_metrics
+from benchmax.trainer.warm_start import supervised_refresh
 from benchmax.trainer.warm_start.solutions import Solver
-from benchmax.trainer.warm_start.supervised_refresh import SupervisedRefresh
 from benchmax.trainer.watch.history import most_common_error
 from benchmax.trainer.watch.monitor import Alert, Monitor
 from benchmax.trainer.watch.recovery import CollapseRecovery
@@ -91,8 +91,6 @@ class Trainer:
         self.stream = PromptStream(train, self.config.seed, self.config.data.curriculum)
         self.monitor = Monitor(self.config.watch)
         self.recovery = CollapseRecovery(self)
-        self.refresh = SupervisedRefresh(self)
-        self.collector = RolloutCollector(self)
         self.progress = Progress()
         self.chosen: list[dict[str, Any]] = []
         """Settings the user left out, with the reason for each value."""
@@ -220,8 +218,8 @@ class Trainer:
     async def _leave_plateau(self) -> None:
         """Show solutions and make steps smaller when evaluations get no better. It counts only once it is done, so a
         run that was interrupted in it repeats it."""
-        if self.refresh.is_due:
-            await self.refresh.teach()
+        if supervised_refresh.is_due(self):
+            await supervised_refresh.teach(self)
             self.progress.lessons += 1
         self._decay_learning_rate()
         self.progress.idle = 0
@@ -235,12 +233,8 @@ class Trainer:
         optimizer.lower_ceiling(PLATEAU_LR_FACTOR, MIN_LR_SHARE)
         lr = optimizer.lr * optimizer.ceiling
         better = f"{STUCK_EVALUATIONS} evaluations in a row got no better"
-        self.emit(
-            "cooled",
-            step=self.progress.step,
-            lr=lr,
-            message=f"{better}: the learning rate is {lr:.1e} at most from here on.",
-        )
+        message = f"{better}: the learning rate is {lr:.1e} at most from here on."
+        self.emit("cooled", step=self.progress.step, lr=lr, message=message)
 
     async def _finish(self, reason: str, save: bool) -> Outcome:
         progress = self.progress
@@ -298,9 +292,9 @@ class Trainer:
         stream, generators = self.stream.state(), random_states()
         try:
             began = time.monotonic()
-            groups = await self.collector.collect(number)
+            groups = await collect(self, number)
             sampled = time.monotonic()
-            shown = await self.collector.demonstrations(groups)
+            shown = await demonstrations(self, groups)
             learn = partial(self.learner.learn, step=number, shown=shown)
             update = await self.interrupts.in_thread(learn, groups, self.interrupts.giving_up)
             await self.push()
@@ -333,13 +327,11 @@ class Trainer:
     def _check_weights(self, groups: Sequence[Sequence[Rollout]]) -> None:
         """Note weights of components that no reward has: most likely they are misspelled."""
         there = {name for group in groups for rollout in group for name in rollout.rewards}
-        missing = sorted(set(self.config.rollouts.weights) - there)
+        missing = ", ".join(sorted(set(self.config.rollouts.weights) - there))
         if missing and there:
-            self.emit(
-                "note",
-                message=f"rollouts.weights names {', '.join(missing)}, which no reward of the first step has; "
-                f"there are: {', '.join(sorted(there))}.",
-            )
+            known = ", ".join(sorted(there))
+            message = f"rollouts.weights names {missing}, which no reward of the first step has; there are: {known}."
+            self.emit("note", message=message)
 
     async def push(self) -> None:
         """Give the sampler the current weights."""

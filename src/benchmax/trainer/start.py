@@ -20,6 +20,7 @@ from benchmax.envs.base_env import primary_key
 from benchmax.envs.composed.parts import short_name
 from benchmax.envs.types import Example
 from benchmax.errors import ConfigError, DatasetError
+from benchmax.files.logs import log_file
 from benchmax.inference.engine.engine import Engine, pick_device
 from benchmax.inference.local_model import LocalModel
 from benchmax.inference.tokens.chat import ChatTokens
@@ -38,7 +39,6 @@ from benchmax.trainer.learning.learner import Learner
 from benchmax.trainer.learning.policy import Policy
 from benchmax.trainer.loop import Trainer, WarmUp
 from benchmax.trainer.progress import Outcome
-from benchmax.trainer.run_log import log_file
 from benchmax.trainer.rundir import RunDir, read_status, write_config
 from benchmax.trainer.sampling.sampler import Draw, EngineSampler, Sampler, prompt_tokens, rollout_settings
 from benchmax.trainer.task import Task, load_task, make_paths_absolute

@@ -54,9 +54,13 @@ def train_supervised(
             run.log_metrics(step, "train", {metrics.LOSS: loss})
             run.set_status("running", step + 1)
 
-        losses = train_epochs(learner, shown, config.sft, seed=config.seed, on_step=on_step)
-        _evaluate(run, learner, left_out, len(losses))
-        _save(run, learner, len(losses))
+        done = len(train_epochs(learner, shown, config.sft, seed=config.seed, on_step=on_step))
+        _evaluate(run, learner, left_out, done)
+        save_checkpoint(run.path / "checkpoints", done, learner.policy, learner.optimizer, {})
+        mark_best(run.path / "checkpoints", done)
+        run.log_event("checkpoint", step=done)
+        run.log_event("ended", step=done, reason="steps")
+        run.set_status("complete", done)
     return "steps"
 
 
@@ -74,12 +78,3 @@ def _evaluate(run: RunDir, learner: Learner, held_out: list[TokenSequence], step
     """Record the loss on rows that are not learned from."""
     if held_out:
         run.log_metrics(step, "eval", {metrics.LOSS: -learner.score(Batch.of(held_out)).mean().item()})
-
-
-def _save(run: RunDir, learner: Learner, step: int) -> None:
-    folder = run.path / "checkpoints"
-    save_checkpoint(folder, step, learner.policy, learner.optimizer, {})
-    mark_best(folder, step)
-    run.log_event("checkpoint", step=step)
-    run.log_event("ended", step=step, reason="steps")
-    run.set_status("complete", step)

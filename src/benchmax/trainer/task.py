@@ -43,23 +43,15 @@ def load_task(config: TrainConfig) -> Task:
 
     rows = read(data.train, data.min_rows)
     if data.eval:
-        held_out = read(data.eval, 1)
-    else:
-        rows, held_out = _hold_out(config, rows, notes)
-    return Task(named.make, rows, held_out, notes)
-
-
-def _hold_out(config: TrainConfig, rows: list[Example], notes: list[str]) -> tuple[list[Example], list[Example]]:
-    """Keep some rows from training, as long as the others can still fill a step."""
-    data = config.data
-    least = min(data.min_rows, config.rollouts.prompts_per_step)
+        return Task(named.make, rows, read(data.eval, 1), notes)
+    least = min(data.min_rows, config.rollouts.prompts_per_step)  # the others must still fill a step
     train, held_out = hold_out(rows, data.eval_share, order=data.hold_out, least=least, part=part_of)
     if len(held_out) < int(len(rows) * data.eval_share) or len(train) < data.min_rows:
         notes.append(
             f"{len(held_out)} of {len(rows)} rows are held out, which leaves {len(train)} to train on. Add rows, or "
             "lower data.eval_share."
         )
-    return train, held_out
+    return Task(named.make, train, held_out, notes)
 
 
 def file_settings(config: TrainConfig) -> tuple[tuple[Section, str], ...]:

@@ -22,8 +22,9 @@ from typer.testing import CliRunner
 from benchmax.cli.local import train as commands
 from benchmax.envs.base_env import BaseEnv
 from benchmax.envs.example_id import make_example
+from benchmax.files import logs
 from benchmax.files.atomic import write_text
-from benchmax.trainer import run_log, start
+from benchmax.trainer import start
 from benchmax.trainer.checkpoint import choose_checkpoint
 from benchmax.trainer.config import build_config
 from benchmax.trainer.export import export_merged, model_card
@@ -124,10 +125,10 @@ def test_the_time_offered_is_more_than_was_needed(shell):
 
 
 def test_a_log_on_a_full_disk_is_no_error_of_its_own(capsys):
-    with run_log.log_file(Path("/dev/full")):
+    with logs.log_file(Path("/dev/full")):
         logging.getLogger("benchmax.trainer").error("could not be %s", "written")
     assert "Logging error" not in capsys.readouterr().err
-    handler = run_log.LogFile("/dev/null")
+    handler = logs.LogFile("/dev/null")
     handler.emit(logging.makeLogRecord({"msg": "a mistake in the call: %d", "args": ("text",)}))
     handler.close()
     assert "Logging error" in capsys.readouterr().err, "what is wrong with a line is still told"

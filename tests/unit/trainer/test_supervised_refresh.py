@@ -17,7 +17,7 @@ from benchmax.trainer.learning.learner import Aborted, Learner
 from benchmax.trainer.learning.policy import Policy
 from benchmax.trainer.progress import Progress
 from benchmax.trainer.tiny_model import make_tiny
-from benchmax.trainer.warm_start.supervised_refresh import MIN_SOLUTIONS, SupervisedRefresh
+from benchmax.trainer.warm_start.supervised_refresh import MIN_SOLUTIONS, teach
 
 torch.set_num_threads(1)  # the model is tiny
 
@@ -52,7 +52,7 @@ async def test_a_lesson_that_is_interrupted_leaves_the_weights_as_they_were(tmp_
         notify=lambda kind, **data: None,
     )
     with pytest.raises(Aborted):
-        await SupervisedRefresh(trainer).teach()
+        await teach(trainer)
     trainer.interrupts.close()
     before, during = weights_at_measurements
     assert any(not torch.equal(before[name], during[name]) for name in before), "the lesson had begun"

@@ -58,7 +58,11 @@ class OpenEnvEnv(BaseEnv):
         schema = await self._action_schema()
         self._with_tools = "tool_name" in schema.get("properties", {})
         if not self._with_tools:
-            return [ToolDefinition("step", _described(schema), _arguments(schema))]
+            about = " ".join(
+                (schema.get("description") or "Act in the environment, and read what it observes.").split()
+            )
+            fields = {name: each for name, each in schema.get("properties", {}).items() if name not in HIDDEN_FIELDS}
+            return [ToolDefinition("step", about, {**schema, "properties": fields})]
         async with _client(self.address) as client:
             found = (await client.step({"type": "list_tools"})).observation["tools"]
         return [ToolDefinition(each["name"], each["description"], each["input_schema"]) for each in found]
@@ -126,16 +130,6 @@ def _answer(observation: dict[str, Any]) -> str:
     result = observation.get("result")
     data = result.get("data") if isinstance(result, dict) and "data" in result else result
     return data if isinstance(data, str) else json.dumps(data, ensure_ascii=False)
-
-
-def _arguments(schema: dict[str, Any]) -> dict[str, Any]:
-    """The schema of an action without what the model does not write."""
-    fields = {name: part for name, part in schema.get("properties", {}).items() if name not in HIDDEN_FIELDS}
-    return {**schema, "properties": fields}
-
-
-def _described(schema: dict[str, Any]) -> str:
-    return " ".join((schema.get("description") or "Act in the environment, and read what it observes.").split())
 
 
 def environment(address: str) -> type[BaseEnv]:

@@ -14,7 +14,7 @@ from typing import Any, Literal
 from benchmax.adapters.env_session import EnvSession
 from benchmax.adapters.pushed_rollout import PushedRollout, group_reward_warning
 from benchmax.envs.types import ChatMessage, Example, ToolCall
-from benchmax.errors import ContextExceeded, ModelError, ModelUnavailable, UsageError
+from benchmax.errors import ContextExceeded, ModelUnavailable, UsageError
 from benchmax.prompts.tools import mcp2openai
 from benchmax.rollouts.settings import RolloutSettings
 
@@ -85,7 +85,10 @@ class Episode:
     def stop(self, why: Stop) -> dict[str, Any]:
         """The end of a rollout to which the trainer has nothing to add; what there is will be scored."""
         played = self._under_way()
-        played.stop(_reason(why))
+        if why == "context_exceeded":
+            played.stop(ContextExceeded("The conversation no longer fits the trainer's model. Raise its limits."))
+        else:
+            played.stop(ModelUnavailable("The trainer's engine failed. See the trainer's log."))
         return self._end(played)
 
     def _under_way(self) -> PushedRollout:
@@ -110,9 +113,3 @@ class Episode:
         if self._played is not None:
             self._played.give_up()
         self._played, self.over = None, True
-
-
-def _reason(why: Stop) -> ModelError:
-    if why == "context_exceeded":
-        return ContextExceeded("The conversation no longer fits the trainer's model. Raise its limits.")
-    return ModelUnavailable("The trainer's engine failed. See the trainer's log.")

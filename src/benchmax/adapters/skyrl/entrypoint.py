@@ -32,7 +32,8 @@ def main(
     """Train, or go through one step with `--smoke`; returns the exit code. `smoke_envs` replace `envs` there."""
     words = list(sys.argv[1:] if argv is None else argv)
     try:
-        _check_skyrl()
+        if (found := trainer_status(ADAPTER)).state != "ok":
+            raise UsageError(f"SkyRL: {found.says}.")
         if SMOKE in words:
             from benchmax.adapters.skyrl.smoke import smoke
 
@@ -89,12 +90,6 @@ def read_config(words: Sequence[str]) -> Any:
         says = " ".join(error_message(error).split()) or type(error).__name__
         raise ConfigError(f"SkyRL refuses these settings: {says}. Correct them on the command line.") from error
     return cfg
-
-
-def _check_skyrl() -> None:
-    found = trainer_status(ADAPTER)
-    if found.state != "ok":
-        raise UsageError(f"SkyRL: {found.says}.")
 
 
 def _check_machine() -> None:

@@ -20,13 +20,13 @@ from benchmax.adapters.tinker.learner import TinkerLearner
 from benchmax.adapters.tinker.remote import RemoteModel
 from benchmax.adapters.tinker.sampler import TinkerSampler
 from benchmax.errors import ConfigError
+from benchmax.files.logs import log_file
 from benchmax.rollouts.host import EnvHost
 from benchmax.trainer.backend import OnEvent
 from benchmax.trainer.config import TrainConfig
 from benchmax.trainer.interrupts import handle_signals
 from benchmax.trainer.learning.learner import Learner
 from benchmax.trainer.progress import Outcome
-from benchmax.trainer.run_log import log_file
 from benchmax.trainer.rundir import RunDir
 from benchmax.trainer.start import check_rows, make_trainer, new_run, prepare_resume, restore
 from benchmax.trainer.task import Task, load_task, make_paths_absolute

@@ -11,11 +11,11 @@ import threading
 import urllib.error
 import urllib.request
 from collections.abc import Callable, Coroutine
-from concurrent.futures import Future
 from time import monotonic
 from typing import Any, TypeVar
 
 from benchmax import limits
+from benchmax.concurrency import start_thread
 from benchmax.errors import ModelUnavailable
 
 T = TypeVar("T")
@@ -33,10 +33,7 @@ class ServerLiveness:
 
     def wait(self, work: Callable[[], T]) -> T:
         """The result of `work`, which blocks; ModelUnavailable when the server is gone."""
-        result: Future[T] = Future()
-        # A daemon: what waits for ever must not keep the process.
-        threading.Thread(target=_fulfil, args=(result, work), name="benchmax-tinker", daemon=True).start()
-        began = monotonic()
+        result, began = start_thread(work, "benchmax-tinker"), monotonic()
         while True:
             try:
                 return result.result(CHECK_SECONDS)
@@ -78,10 +75,3 @@ class ServerLiveness:
             return True
         except OSError:
             return False
-
-
-def _fulfil(result: Future[T], work: Callable[[], T]) -> None:
-    try:
-        result.set_result(work())
-    except BaseException as error:
-        result.set_exception(error)

@@ -22,7 +22,6 @@ from benchmax.adapters.env_session import EnvSession, named_session
 from benchmax.adapters.verifiers.rollouts import Assignment, Siblings, messages_of, play_one, siblings
 from benchmax.envs.datasets.load import load_examples
 from benchmax.envs.loading import find_rows, load_env_class
-from benchmax.envs.types import Example
 from benchmax.errors import RolloutError, UsageError
 from benchmax.models.http import HttpModel
 from benchmax.rollouts.record import Rollout, Termination
@@ -73,22 +72,18 @@ class BenchmaxTaskset(vf.Taskset[BenchmaxTask, BenchmaxTasksetConfig]):  # type:
             raise UsageError("Name the environment: --env.taskset.env arithmetic, or main.py:Class.")
         env = load_env_class(config.env)
         for example in load_examples(find_rows(env, config.data), env):
+            own_system = any(message["role"] == "system" for message in example["prompt_messages"])
             yield BenchmaxTask(
                 BenchmaxData(
                     id=example["id"],
                     prompt=[parse_message(dict(message)) for message in example["prompt_messages"]],
-                    system_prompt=_system_prompt(example, env.system_prompt),
+                    system_prompt=None if own_system else env.system_prompt or None,
                     env=config.env,
                     env_args=config.env_args,
                     example=json.loads(json.dumps(example)),
                 ),
                 config.task,
             )
-
-
-def _system_prompt(example: Example, of_env: str) -> str | None:
-    own = any(message["role"] == "system" for message in example["prompt_messages"])
-    return None if own else of_env or None
 
 
 class BenchmaxHarnessConfig(vf.HarnessConfig):  # type: ignore[misc]

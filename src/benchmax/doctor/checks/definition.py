@@ -7,21 +7,22 @@ from collections.abc import Iterator
 
 from benchmax.doctor.evidence import Evidence
 from benchmax.doctor.findings import Finding, error, info, warning
+from benchmax.doctor.quoting import advice
 from benchmax.doctor.registry import check, environment, examples, needs
-from benchmax.errors import describe_error
+from benchmax.errors import describe_error, describe_failure
 
 PROMPT_CHARS = 10_000
 
 
 @check("cannot-construct", "the environment can be built")
 def cannot_construct(evidence: Evidence) -> Iterator[Finding]:
-    if evidence.build_error:
+    if evidence.build_error is not None:
         arguments = ", ".join(evidence.env_args) or "none"
+        fix = "Correct the constructor, implement compute_reward, or pass the arguments it needs as env_args."
         yield error(
             f"{evidence.env_class.__name__} cannot be built.",
-            f"{evidence.build_error} (env_args given: {arguments})",
-            evidence.build_advice
-            or "Correct the constructor, implement compute_reward, or pass the arguments it needs as env_args.",
+            f"{describe_failure(evidence.build_error)} (env_args given: {arguments})",
+            advice(evidence.build_error) or fix,
         )
 
 

@@ -95,9 +95,7 @@ def calls_stub(evidence: Evidence, example: Example) -> str:
 
 
 _DEMONSTRATED = needs(
-    lambda evidence: evidence.demonstrated or evidence.demonstrate_error,
-    "there is no demonstrate, or siblings are compared",
-    after=scored,
+    lambda e: e.demonstrated or e.demonstrate_error, "there is no demonstrate, or siblings are compared", after=scored
 )
 
 
@@ -127,11 +125,8 @@ def gold_scores_low(evidence: Evidence) -> Iterator[Finding]:
     if not answers or not low:
         return
     best = evidence.gold.best.name if evidence.gold.best else ""
-    truths_of = [
-        [evidence.truth(answer.example) or "" for answer in each]
-        for each in (low, [a for a in answers if a not in low])
-    ]
-    common = probe_answers.set_apart(*truths_of)
+    paid = [answer for answer in answers if answer not in low]
+    common = probe_answers.set_apart(*([evidence.truth(each.example) or "" for each in some] for some in (low, paid)))
     yield (error if len(low) * 2 >= len(answers) and not evidence.needs_more_than_text else warning)(
         f"The gold answer earns no more than nonsense on {len(low)} of {len(answers)} rows.",
         f"{quote(low[0].text)} ({best}) earned {earned(low[0])}; nonsense earns {_floor_on(evidence, low[0]):g}"
@@ -231,13 +226,8 @@ def _refused_spelling(evidence: Evidence) -> Iterator[Finding]:
 
 def _punished_thought(evidence: Evidence) -> Iterator[Finding]:
     """The prompt asks for reasoning, and the answer earns nothing after it."""
-    worked = evidence.best("worked-gold")
-    if (
-        worked
-        and evidence.gold_works
-        and not evidence.grouped
-        and (evidence.share("worked-gold") or 0.0) < REFUSED_SHARE
-    ):
+    refused = (evidence.share("worked-gold") or 0.0) < REFUSED_SHARE
+    if evidence.best("worked-gold") and evidence.gold_works and not evidence.grouped and refused:
         yield warning(
             "The reasoning that the prompt asks for costs the reward.",
             beside_gold(evidence, "worked-gold"),

@@ -11,12 +11,12 @@ from statistics import fmean
 from benchmax.doctor import probe_answers
 from benchmax.doctor.evidence import Evidence, ToolTrial, total_of
 from benchmax.doctor.findings import Finding, error, info, warning
-from benchmax.doctor.quoting import first_few, quote
+from benchmax.doctor.quoting import advice, first_few, quote
 from benchmax.doctor.registry import check, environment, tools, tried_tools
 from benchmax.doctor.tool_arguments import properties_of, schema_of
 from benchmax.envs.reward_helpers import content_text
 from benchmax.envs.types import ToolDefinition, ToolResult
-from benchmax.errors import DeadlineExceeded, ToolError
+from benchmax.errors import DeadlineExceeded, ToolError, describe_failure
 from benchmax.metrics import pays_more
 from benchmax.rollouts.record import Rollout
 from benchmax.rollouts.toolbox import tool_calls_of
@@ -35,8 +35,8 @@ _BUGS = (NameError, AttributeError, NotImplementedError, ImportError, AssertionE
 @check("tool-schema-invalid", "every tool is defined by a name and a valid schema", environment)
 def tool_schema_invalid(evidence: Evidence) -> Iterator[Finding]:
     fix = "Return a list of ToolDefinition(name, description, input_schema) with JSON schemas from list_tools."
-    if evidence.tools_error:
-        yield error("list_tools failed.", evidence.tools_error, evidence.tools_advice or fix)
+    if evidence.tools_error is not None:
+        yield error("list_tools failed.", describe_failure(evidence.tools_error), advice(evidence.tools_error) or fix)
     for name, reason in evidence.bad_tools.items():
         if "tools are named" not in reason:
             yield error(f"The tool {name!r} cannot be used.", reason, fix)
@@ -118,11 +118,8 @@ def _unknown(trial: ToolTrial) -> bool:
 def tool_raises(evidence: Evidence) -> Iterator[Finding]:
     for trial in _once_each(_trials(evidence)) if evidence.overrides("run_tool") else ():
         if trial.call is None:
-            yield info(
-                f"{trial.tool} was not tried.",
-                f"no valid arguments could be made from its schema: {trial.text}",
-                'Add "examples" to its schema.',
-            )
+            found = f"no valid arguments could be made from its schema: {trial.text}"
+            yield info(f"{trial.tool} was not tried.", found, 'Add "examples" to its schema.')
             continue
         if not _fails(trial):
             continue
@@ -130,11 +127,10 @@ def tool_raises(evidence: Evidence) -> Iterator[Finding]:
         signature = isinstance(failure, TypeError) and "argument" in str(failure)
         slow = isinstance(failure, DeadlineExceeded)
         severe = signature or slow or isinstance(failure, _BUGS)
+        ways = {_arguments(each) for each in _trials(evidence) if each.tool == trial.tool and _fails(each)}
         yield (error if severe else warning)(
             f"{trial.tool} {'takes too long' if slow else 'raised'}.",
-            first_few(
-                [f"{trial.tool}({_arguments(trial)}) → {trial.call.message}"], 1, _failed_ways(evidence, trial.tool)
-            ),
+            first_few([f"{trial.tool}({_arguments(trial)}) → {trial.call.message}"], 1, len(ways)),
             "Take the schema's properties as keyword arguments in run_tool."
             if signature
             else "Return a text that tells the model what was wrong, or raise ToolError with it.",
@@ -220,9 +216,8 @@ def leaks_ground_truth_tool(evidence: Evidence) -> Iterator[Finding]:
 def _wanted(evidence: Evidence, trial: ToolTrial) -> str | None:
     """An argument of this tool in a solution that the prompt does not contain: the tool should not reveal it either."""
     turns = [turn for turn in evidence.gold.found.get(trial.example["id"], ()) if isinstance(turn, tuple)]
-    given = [
-        value for turn in turns for call in turn if call.name == trial.tool for value in call.arguments_dict().values()
-    ]
+    calls = [call for turn in turns for call in turn if call.name == trial.tool]
+    given = [value for call in calls for value in call.arguments_dict().values()]
     prompt = evidence.prompt(trial.example)
     texts = [str(value) for value in given if isinstance(value, str | int | float) and not isinstance(value, bool)]
     return next((text for text in texts if not probe_answers.mentions(prompt, text)), None)
@@ -250,11 +245,6 @@ def _fails(trial: ToolTrial) -> bool:
     """Whether the tool failed, instead of telling the model what was wrong."""
     failure = trial.call.error if trial.call else None
     return failure is not None and not isinstance(failure, ToolError) and not _unknown(trial)
-
-
-def _failed_ways(evidence: Evidence, tool: str) -> int:
-    """The number of different arguments with which the tool failed."""
-    return len({_arguments(trial) for trial in _trials(evidence) if trial.tool == tool and _fails(trial)})
 
 
 def _arguments(trial: ToolTrial) -> str:

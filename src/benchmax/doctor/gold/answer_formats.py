@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from benchmax.doctor.gold import delimiters
+from benchmax.envs.loading import json_or_text
 
 SLOT = "\0"
 MOST_ASKED = 24
@@ -84,7 +85,7 @@ class Form:
 
     def write(self, truth: str) -> str:
         if self.as_json_key:
-            table = dict(self.others) | {self.as_json_key: parsed(truth) if self.bare else truth}
+            table = dict(self.others) | {self.as_json_key: json_or_text(truth) if self.bare else truth}
             return json.dumps(table, ensure_ascii=False)
         return self.template.replace(SLOT, truth)
 
@@ -237,14 +238,6 @@ def _shown(prompt: str, name: str) -> Any:
     """A value of the kind that the prompt shows for this key: a number, a switch, or a word."""
     found = re.search(rf"\"{re.escape(name)}\"\s*:\s*(?:(-?\d)|(true|false))", prompt)
     return THOUGHT if found is None else 1 if found[1] else True
-
-
-def parsed(text: str) -> Any:
-    """The JSON value that a text holds; the text itself where it holds none."""
-    try:
-        return json.loads(text)
-    except (ValueError, RecursionError):
-        return text
 
 
 def _named(prompt: str) -> Iterator[str]:

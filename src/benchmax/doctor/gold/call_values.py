@@ -11,11 +11,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from itertools import islice, product
 from typing import Any, NamedTuple
 
-from benchmax.doctor.gold.answer_formats import parsed
 from benchmax.doctor.gold.ground_truths import question
 from benchmax.doctor.gold.value_formats import iso_dates
 from benchmax.doctor.tool_arguments import properties_of, schema_of
 from benchmax.envs.base_env import PROMPT_COLUMNS
+from benchmax.envs.loading import json_or_text
 from benchmax.envs.types import Example, ToolDefinition
 
 _QUOTED = re.compile(r"[\"'`“]([^\"'`”\n]{1,80})[\"'`”]")
@@ -106,7 +106,7 @@ def _phrases(text: str) -> list[str]:
 
 def values_in_json(where: str, text: str) -> Iterator[Value]:
     """The values of an object, or of the first objects of a list, where the text is JSON."""
-    value = parsed(text)
+    value = json_or_text(text)
     for row in value[:3] if isinstance(value, list) else [value]:
         if isinstance(row, Mapping):
             yield from (Value(f"{key} of {where}", value) for key, value in row.items())
@@ -171,7 +171,7 @@ def _call_in(tools: Sequence[ToolDefinition], entry: Any, place: str) -> tuple[T
 
 def _decoded(value: Any) -> Any:
     """Calls and arguments may be written as JSON, as the wire has them."""
-    return parsed(value) if isinstance(value, str) and value[:1] in ("{", "[") else value
+    return json_or_text(value) if isinstance(value, str) and value[:1] in ("{", "[") else value
 
 
 def _columns(example: Example) -> dict[str, Any]:

@@ -90,15 +90,12 @@ def _after_cues(prompt: str) -> Iterator[Pair]:
         if opening is None or opening[0] in _SLOT_MARKS:
             continue
         inside = rf"(?:\w|[.…])(?:[^\n]{{0,{MOST_INSIDE}}}?[\w.…])?"
-        for closing in dict.fromkeys((_closing(opening[0]), opening[0])):
+        mirrored = "".join(_MIRRORED.get(each, each) for each in reversed(opening[0]))
+        for closing in dict.fromkeys((mirrored, opening[0])):
             end = rf"{re.escape(closing)}(?![\w{re.escape(closing[-1])}])"
             if re.compile(inside + end).match(prompt, opening.end()):
                 yield opening[0], closing
                 break
-
-
-def _closing(opening: str) -> str:
-    return "".join(_MIRRORED.get(each, each) for each in reversed(opening))
 
 
 def _free(prompt: str) -> Iterator[Pair]:

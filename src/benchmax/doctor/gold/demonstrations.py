@@ -61,13 +61,8 @@ class Demonstrator:
             rollout, turns = played
             if rollout.reward is not None and pays_more(rollout.reward, self.gold.floor):
                 return Demonstration(example, turns, rollout.reward, SCRIPT)
-        written = await self._from_gold(example)
-        if (
-            written is not None
-            and written.reward < LEAST_TRUSTED
-            and self.gold.best is not None
-            and self.gold.best.guessed
-        ):
+        written, best = await self._from_gold(example), self.gold.best
+        if written is not None and written.reward < LEAST_TRUSTED and best is not None and best.guessed:
             written = None  # made from columns that hold no answer: half a solution, which teaches to stop there
         if self._search is None or (self._misses >= MOST_MISSES and not self._solved):
             return written

@@ -14,11 +14,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from benchmax.doctor.gold import table_formats
-from benchmax.doctor.gold.answer_formats import parsed
 from benchmax.doctor.gold.table_formats import plain
 from benchmax.doctor.gold.templates import filled, filled_in_order
 from benchmax.doctor.gold.value_formats import Notation, spellings
 from benchmax.envs.base_env import PROMPT_COLUMNS
+from benchmax.envs.loading import json_or_text
 from benchmax.envs.reward_helpers import content_text, last_user_text
 from benchmax.envs.types import Example
 
@@ -154,7 +154,7 @@ def _inside(name: str, value: Any, depth: int) -> Iterator[tuple[str, Any]]:
 def _unpacked(value: Any) -> Any:
     """The value; a table or list that was saved as JSON text is parsed."""
     packed = isinstance(value, str) and len(value) <= LONGEST and value.strip()[:1] in ("{", "[")
-    return parsed(value) if packed else value
+    return json_or_text(value) if packed else value
 
 
 def _readings(name: str, value: Any, example: Example) -> Iterator[Truth]:
@@ -206,12 +206,7 @@ def _list_readings(name: str, value: Sequence[Any]) -> Iterator[Truth]:
         yield Truth(f"the first of {name}", plain(items[0]))
         yield from _joined(name, items)
     yield Truth(f"{name} as JSON", _json(items))
-    if single:
-        yield from _noted(name, table_formats.of_items(items))
-    if items and all(isinstance(item, Mapping) for item in items):
-        yield from _noted(name, table_formats.of_rows(items))
-    if table_formats.is_grid(items):
-        yield from _noted(name, table_formats.of_grid(items))
+    yield from _noted(name, table_formats.of_list(items))
     if single:
         yield from _joined(f"{name} backwards,", items[::-1])
         yield from _joined(f"{name} in order,", _sorted(items))

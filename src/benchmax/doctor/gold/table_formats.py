@@ -38,10 +38,16 @@ def of_pairs(table: Mapping[str, Any]) -> Iterator[Notation]:
         yield f"as pairs with {how}", ", ".join(f"{key}{between}{plain(item)}" for key, item in table.items())
 
 
-def of_items(items: Sequence[Any]) -> Iterator[Notation]:
-    """A list in Markdown."""
-    yield "as bullets", "\n".join(f"- {plain(item)}" for item in items)
-    yield "as numbered lines", "\n".join(f"{at}. {plain(item)}" for at, item in enumerate(items, 1))
+def of_list(items: Sequence[Any]) -> Iterator[Notation]:
+    """Single values in Markdown; rows with the same keys, which are the header; rows of cells, a line each."""
+    if all(isinstance(item, str | int | float) for item in items):
+        yield "as bullets", "\n".join(f"- {plain(item)}" for item in items)
+        yield "as numbered lines", "\n".join(f"{at}. {plain(item)}" for at, item in enumerate(items, 1))
+    elif all(isinstance(item, Mapping) and list(item) == list(items[0]) for item in items):
+        yield from of_cells(list(items[0]), [list(row.values()) for row in items])
+    elif is_grid(items):
+        for how, between in _BETWEEN_CELLS.items():
+            yield f"as lines of cells with {how}", "\n".join(between.join(map(plain, row)) for row in items)
 
 
 def of_table_in(prompt: str, table: Mapping[str, Any]) -> Iterator[Notation]:
@@ -59,24 +65,12 @@ def of_table_in(prompt: str, table: Mapping[str, Any]) -> Iterator[Notation]:
             yield AS_XML, f"```xml\n{text}\n```" if "```" in prompt else text
 
 
-def of_rows(rows: Sequence[Mapping[str, Any]]) -> Iterator[Notation]:
-    """Rows with the same keys, the keys as the header."""
-    if all(list(row) == list(rows[0]) for row in rows):
-        yield from of_cells(list(rows[0]), [list(row.values()) for row in rows])
-
-
 def of_cells(header: Sequence[Any], rows: Sequence[Sequence[Any]]) -> Iterator[Notation]:
     """A header and rows of cells."""
     lines = [[plain(cell) for cell in row] for row in (header, *rows)]
     yield "as CSV", "\n".join(",".join(map(_csv_cell, line)) for line in lines)
     lined = [f"| {' | '.join(line)} |" for line in (lines[0], ["---"] * len(header), *lines[1:])]
     yield "as a Markdown table", "\n".join(lined)
-
-
-def of_grid(grid: Sequence[Sequence[Any]]) -> Iterator[Notation]:
-    """Rows of cells without a header, a line each."""
-    for how, between in _BETWEEN_CELLS.items():
-        yield f"as lines of cells with {how}", "\n".join(between.join(map(plain, row)) for row in grid)
 
 
 def is_grid(value: Any) -> bool:

@@ -32,7 +32,7 @@ def filled(prompt: str, table: Mapping[str, str]) -> Iterator[str]:
     for phrase in dict.fromkeys(_phrases(prompt, keys)):
         text, places = _marked(phrase, keys) if len(phrase) <= LONGEST else ("", 0)
         if places > 1:
-            yield _written(text, [table[key] for key in keys])
+            yield re.sub(f"{_MARK}(\\d+){_MARK}", lambda match: table[keys[int(match[1])]], text)
 
 
 def filled_in_order(prompt: str, values: list[str]) -> Iterator[str]:
@@ -103,7 +103,3 @@ def _patterns(key: str) -> Iterator[str]:
 def _name(key: str) -> str:
     """The key as a word, whatever joins its parts."""
     return r"(?<!\w)" + r"[\s_-]?".join(map(re.escape, re.split(r"[\s_-]+", key))) + r"(?!\w)"
-
-
-def _written(marked: str, values: list[str]) -> str:
-    return re.sub(f"{_MARK}(\\d+){_MARK}", lambda match: values[int(match[1])], marked)

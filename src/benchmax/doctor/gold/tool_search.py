@@ -264,7 +264,8 @@ class ProgramSearch:
     async def _for_each(self, goal: Goal) -> Solution | None:
         """The calls that the row holds, or one with each entry of a list of it; then a tool to end, if there is one."""
         example = goal.example
-        last = [_step(tool, Arguments({}, ())) for tool in self.tools if _takes_nothing(tool)]
+        without_parameters = [t for t in self.tools if isinstance(t.input_schema, Mapping) and not properties_of(t)]
+        last = [_step(tool, Arguments({}, ())) for tool in without_parameters]
         lists = [[_step(*each) for each in made] for made in calls_in_row(self.tools, example)]
         lists += [[_step(tool, made) for made in each] for tool in self.tools for each in one_for_each(tool, example)]
         programs = [Program([*steps, *end]) for steps in lists for end in ([], *([step] for step in last))]
@@ -319,9 +320,7 @@ class ProgramSearch:
                 best = tried[0]
             elif best is not None:
                 return best
-            if best and is_full(best[1]):
-                return best
-            if plays > MOST_PLAYS or self.over:
+            if (best and is_full(best[1])) or plays > MOST_PLAYS or self.over:
                 break
             beam = tried[: WIDE_BEAM if best is None and len(beam) == 1 else BEAM]
         return best or await self._repeat(goal, least)
@@ -364,14 +363,10 @@ class ProgramSearch:
         ]
         probes = [Probe(str(at), text, ((program.steps[-1].call,),)) for at, (program, text) in enumerate(quotes)]
         played = await self.player.play(goal.example, probes) if probes else []
-        paid = [
-            (each.total, each)
-            for each in played
-            if each.total is not None and pays_more(each.total, goal.without_calls)
-        ]
-        if not paid:
+        paid = [(each.total, each) for each in played if each.total is not None]
+        reward, best = max(paid, key=lambda each: each[0], default=(goal.without_calls, None))
+        if best is None or not pays_more(reward, goal.without_calls):
             return None
-        reward, best = max(paid, key=lambda each: each[0])
         program = quotes[int(best.kind)][0]
         return Program(program.steps, program.results, best.text), reward
 
@@ -411,11 +406,6 @@ def _quotes(result: str, forms: Sequence[Form]) -> list[str]:
     """What may be quoted of a result: all of it, or one of the values in it."""
     inside = [str(value.value) for value in values_in_json("result", result) if isinstance(value.value, str | int)]
     return [form.write(text.strip()) for text in (result, *inside[:QUOTED_VALUES]) for form in forms]
-
-
-def _takes_nothing(tool: ToolDefinition) -> bool:
-    """Whether its schema says that the tool has no parameters."""
-    return isinstance(tool.input_schema, Mapping) and not properties_of(tool)
 
 
 def _step(tool: ToolDefinition, made: Arguments) -> Step:

@@ -54,7 +54,7 @@ def check_chain(weights: Weights, ops: TorchOps) -> None:
     device, dtype = weights.device, weights.dtype
     generator = torch.Generator(device).manual_seed(11)
     small = Weights(spec, device, dtype)
-    for view, _ in small.targets():
+    for view, _ in small.targets.values():
         spread = spec.hidden**-0.5 if view.dim() == 2 else 0.1
         view.copy_(torch.randn(view.shape, device=device, generator=generator) * spread + (view.dim() == 1))
     chain = Chain(small, ops.cos, ops.sin)

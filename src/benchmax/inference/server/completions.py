@@ -188,27 +188,28 @@ class LocalCompletions:
     async def whole(self, request: api.ChatRequest | api.CompletionRequest) -> api.Json:
         """The reply in one piece."""
         answer = await self._prepared(request)
-        drawn = await self._sample_all(answer.jobs)
+        # When one choice fails or the client disconnects, the others are cancelled.
+        drawn = await all_or_cancel(self.model.complete(job.prompt, job.sampling) for job in answer.jobs)
         choices = [answer.choice(index, sampled) for index, sampled in enumerate(drawn)]
         spent = api.usage(answer.prompt_tokens, sum(len(sampled.ids) for sampled in drawn))
-        return api.Reply(answer.whole_kind, self.model.name).body(choices, usage=spent, **answer.about)
+        head = api.reply_head(answer.whole_kind, self.model.name)
+        return {**head, "choices": choices, "usage": spent, **answer.about}
 
     async def stream(self, request: api.ChatRequest | api.CompletionRequest) -> AsyncGenerator[api.Json, None]:
         """The reply in chunks."""
         answer = await self._prepared(request)
-        reply = api.Reply(answer.chunk_kind, self.model.name)
+        head, spent = api.reply_head(answer.chunk_kind, self.model.name), 0
         counted = request.stream_options.include_usage
         more: api.Json = {"usage": None} if counted else {}
-        spent = 0
         async with contextlib.aclosing(_pieces(self.model, answer.jobs)) as pieces:
             async for piece in pieces:
                 while answer.opening:  # only now: before the first token an error can still be an error reply
-                    yield reply.body([answer.opening.pop(0)], **more, **answer.about)
+                    yield {**head, "choices": [answer.opening.pop(0)], **more, **answer.about}
                 spent += len(piece.ids)
                 for choice in answer.chunks(piece):
-                    yield reply.body([choice], **more)
+                    yield {**head, "choices": [choice], **more}
         if counted:
-            yield reply.body([], usage=api.usage(answer.prompt_tokens, spent))
+            yield {**head, "choices": [], "usage": api.usage(answer.prompt_tokens, spent)}
 
     def failure(self, error: Exception) -> tuple[int, api.Json]:
         """Status and body for an error; where it is unexpected, the engine may know why."""
@@ -229,10 +230,6 @@ class LocalCompletions:
         kind: Any = _Chat if isinstance(request, api.ChatRequest) else _Completion
         answer: _Answer = await asyncio.to_thread(kind, self, request) if request.is_long else kind(self, request)
         return answer
-
-    async def _sample_all(self, jobs: list[_Job]) -> list[Sampled]:
-        """Sample every choice; when one fails or the client disconnects, the others are cancelled."""
-        return await all_or_cancel(self.model.complete(job.prompt, job.sampling) for job in jobs)
 
 
 def _chunk(index: int, delta: dict[str, Any]) -> api.Json:

@@ -239,15 +239,10 @@ def _wrong_part(message: Json) -> str:
     return ""
 
 
-class Reply:
+def reply_head(kind: Kind, model: str) -> Json:
     """What every part of one answer repeats."""
-
-    def __init__(self, kind: Kind, model: str) -> None:
-        name = f"{'cmpl' if kind == 'text_completion' else 'chatcmpl'}-{uuid.uuid4().hex}"
-        self._repeated: Json = {"id": name, "object": kind, "created": int(time.time()), "model": model}
-
-    def body(self, choices: list[Json], **more: Any) -> Json:
-        return {**self._repeated, "choices": choices, **more}
+    name = f"{'cmpl' if kind == 'text_completion' else 'chatcmpl'}-{uuid.uuid4().hex}"
+    return {"id": name, "object": kind, "created": int(time.time()), "model": model}
 
 
 def usage(prompt_tokens: int, completion_tokens: int) -> Json:
@@ -257,9 +252,8 @@ def usage(prompt_tokens: int, completion_tokens: int) -> Json:
 
 def chat_message(message: ChatMessage) -> Json:
     """The assistant's message as the API writes it."""
-    calls = message.get("tool_calls")
     reply: Json = {"role": "assistant", "content": message["content"], "refusal": None}
-    if calls:
+    if calls := message.get("tool_calls"):
         reply |= {"content": message["content"] or None, "tool_calls": calls}
     return reply
 

@@ -98,13 +98,10 @@ class Server:
         except ConnectionResetError:
             raise
         except Exception as error:
-            return self._failed(error)
-
-    def _failed(self, error: Exception) -> web.Response:
-        if error_response(error)[0] == 500:
-            logger.exception("a request failed")
-        status, body = self.completions.failure(error)
-        return web.json_response(body, status=status)
+            if error_response(error)[0] == 500:
+                logger.exception("a request failed")
+            status, body = self.completions.failure(error)
+            return web.json_response(body, status=status)
 
     async def _health(self, request: web.Request) -> web.Response:
         if trouble := self.model.engine.trouble:

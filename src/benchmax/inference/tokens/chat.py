@@ -26,6 +26,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any, Self, cast
 
+from benchmax.envs.loading import json_or_text
 from benchmax.envs.types import ChatMessage, Messages, ToolCall, ToolDefinition
 from benchmax.errors import ModelRejected, UsageError
 from benchmax.inference.weights.store import read_json
@@ -147,11 +148,7 @@ class ChatTokens:
 
     def prompt(self, messages: Sequence[ChatMessage], tools: Sequence[ToolDefinition] = ()) -> list[int]:
         """Ids of a whole conversation, up to where the assistant's turn begins."""
-
-        def render() -> list[int]:
-            return self._encode_rendered(self._render(self._hidden(self._shape(messages, tools)), tools))
-
-        return self._once(("prompt", messages), tools, render)
+        return self._once(("prompt", messages), tools, lambda: self.full(messages, tools, header=True))
 
     def delta(
         self,
@@ -202,9 +199,11 @@ class ChatTokens:
             self._described = tools, text
         return text
 
-    def full(self, messages: Sequence[ChatMessage], tools: Sequence[ToolDefinition] = ()) -> list[int]:
-        """Ids of a finished conversation, every turn rendered from its text. For the audit only."""
-        return self._encode_rendered(self._render(self._hidden(self._shape(messages, tools)), tools, header=False))
+    def full(
+        self, messages: Sequence[ChatMessage], tools: Sequence[ToolDefinition] = (), *, header: bool = False
+    ) -> list[int]:
+        """Ids of a conversation, every turn rendered from its text; with the `header` of the assistant's next turn."""
+        return self._encode_rendered(self._render(self._hidden(self._shape(messages, tools)), tools, header=header))
 
     def ends_turn(self, ids: Sequence[int]) -> bool:
         """Whether sampled ids end with an end-of-turn token."""
@@ -228,11 +227,11 @@ class ChatTokens:
 
     def _shape(self, messages: Iterable[ChatMessage], tools: Sequence[ToolDefinition] = ()) -> Messages:
         """The messages as the template takes them: contents as text, tools described."""
-        plain = [_plain(message) for message in messages]
-        return [_native(message) for message in plain] if self.native_tools else as_text(opening(plain, tools))
+        plain = list(map(_plain, messages))
+        return list(map(_native, plain)) if self.native_tools else as_text(opening(plain, tools))
 
     def _hidden(self, messages: Messages) -> Messages:
-        return [self._escapes.hide_message(message) for message in messages]
+        return list(map(self._escapes.hide_message, messages))
 
     def _closing_ids(self) -> list[int]:
         """What the template writes after an assistant's text, up to the end-of-turn token; often that token alone."""
@@ -345,17 +344,10 @@ def _native(message: ChatMessage) -> ChatMessage:
     shaped: dict[str, Any] = {key: value for key, value in message.items() if key != "tool_calls"}
     if calls:
         shaped["tool_calls"] = [
-            {"type": "function", "id": c.id, "function": {"name": c.name, "arguments": _object(c.arguments)}}
+            {"type": "function", "id": c.id, "function": {"name": c.name, "arguments": json_or_text(c.arguments)}}
             for c in calls
         ]
     return cast(ChatMessage, shaped)
-
-
-def _object(arguments: str) -> Any:
-    try:
-        return json.loads(arguments)
-    except (ValueError, RecursionError):
-        return arguments
 
 
 def _clean(text: str) -> str:

@@ -127,9 +127,8 @@ def _audit(chat: ChatTokens, case: Case) -> Iterator[TemplateChange]:
         walk = _walk(chat, case)
         whole = _until_last_end(chat, chat.full(walk.messages, case.definitions))
     except ModelRejected as error:
-        yield TemplateChange(
-            case.name, "refused", 0, "a conversation", str(error), True, "such a rollout cannot be played"
-        )
+        why = "such a rollout cannot be played"
+        yield TemplateChange(case.name, "refused", 0, "a conversation", str(error), True, why)
         return
     yield from _injections(chat, case, walk)
     yield from _losses(chat, case, walk)

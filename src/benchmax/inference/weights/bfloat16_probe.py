@@ -46,7 +46,10 @@ def check_bfloat16() -> None:
                 file.parent.mkdir(parents=True, exist_ok=True)
                 write_json(file, {"problem": verdict}, durable=False)
     if verdict:
-        raise UsageError(f"bfloat16 does not work on this CPU: {verdict}. {_advice()}")
+        advice = "Use float32, the default on a CPU."
+        if ISA not in os.environ and not probe({**os.environ, ISA: SAFE_ISA})[0]:
+            advice = f"With {ISA}={SAFE_ISA} in the environment it does; or use float32, the default on a CPU."
+        raise UsageError(f"bfloat16 does not work on this CPU: {verdict}. {advice}")
 
 
 def probe(environ: os._Environ[str] | dict[str, str]) -> tuple[str, bool]:
@@ -62,12 +65,6 @@ def probe(environ: os._Environ[str] | dict[str, str]) -> tuple[str, bool]:
     if done.returncode:
         return (done.stderr.strip().splitlines() or ["the trial failed"])[-1], "AssertionError" in done.stderr
     return "", True
-
-
-def _advice() -> str:
-    if ISA not in os.environ and not probe({**os.environ, ISA: SAFE_ISA})[0]:
-        return f"With {ISA}={SAFE_ISA} in the environment it does; or use float32, the default on a CPU."
-    return "Use float32, the default on a CPU."
 
 
 def _machine() -> str:

@@ -272,8 +272,9 @@ class Weights:
         self.layers = [Layer(spec, device, dtype) for _ in range(spec.layers)]
         self.norm = torch.ones(spec.hidden, device=device, dtype=dtype)
         self.lm_head = Projection(self.embed if spec.tied else torch.zeros_like(self.embed))
-        self._targets = dict(self._named_targets())
-        self.own_names = self._targets.keys() - ({"lm_head.weight"} if spec.tied else set())
+        self.targets = dict(self._named_targets())
+        """Each parameter's place by its name, and the projection it belongs to or feeds."""
+        self.own_names = self.targets.keys() - ({"lm_head.weight"} if spec.tied else set())
         """Parameters with memory of their own, which every checkpoint must have."""
 
     def _named_targets(self) -> Iterator[tuple[str, tuple[Tensor, Projection | None]]]:
@@ -284,18 +285,13 @@ class Weights:
             for name, view, projection in layer.targets(self.spec):
                 yield f"model.layers.{i}.{name}", (view, projection)
 
-    def targets(self) -> Iterator[tuple[Tensor, Projection | None]]:
-        """Each parameter's place, and the projection it belongs to or feeds."""
-        yield from self._targets.values()
-
     @property
     def shapes(self) -> dict[str, tuple[int, ...]]:
-        return {name: tuple(view.shape) for name, (view, _) in self._targets.items()}
+        return {name: tuple(view.shape) for name, (view, _) in self.targets.items()}
 
     @property
     def bytes(self) -> int:
-        views = (self._targets[name][0] for name in self.own_names)
-        return sum(view.numel() * view.element_size() for view in views)
+        return sum(self.targets[name][0].nbytes for name in self.own_names)
 
     def fold(self) -> None:
         """Fold the norms' gains into the matrices that follow them, for kernels that do both at once."""
@@ -327,9 +323,9 @@ class Weights:
                 projection.pack()
 
     def _target(self, name: str, value: Tensor) -> tuple[Tensor, Projection | None]:
-        if name not in self._targets:
+        if name not in self.targets:
             raise UsageError(f"The model has no parameter {name!r}. Use the names of its state_dict().")
-        view, projection = self._targets[name]
+        view, projection = self.targets[name]
         if view.shape != value.shape:
             raise UsageError(
                 f"{name} has shape {tuple(value.shape)}; the engine's model has {tuple(view.shape)}. "
@@ -357,7 +353,7 @@ class Weights:
     def _check_finite(self, path: Path) -> None:
         """Raise UsageError for NaN or infinity, which make every logit NaN. A sum shows it without extra memory."""
         names = sorted(self.own_names)
-        sums = torch.stack([self._targets[name][0].sum(dtype=torch.float32) for name in names])
+        sums = torch.stack([self.targets[name][0].sum(dtype=torch.float32) for name in names])
         broken = [name for name, fine in zip(names, sums.isfinite().tolist(), strict=True) if not fine]
         if broken:
             more = f" and {len(broken) - 1} more" if len(broken) > 1 else ""

@@ -298,15 +298,12 @@ def _from_gguf(path: Path, say: Say) -> Path:
     if kind != b"GGUF":
         raise UsageError(f"{path} is not a GGUF file. Give a Hugging Face directory or a .gguf file.")
     checksum = file_sha256(path)
-    name = f"{_plain(path.stem)}-{checksum[:12]}"
+    # Without a leading dot, and short enough for a suffix.
+    stem = re.sub(r"[^A-Za-z0-9._-]", "-", path.stem).lstrip("._-")[:60] or "model"
+    name = f"{stem}-{checksum[:12]}"
     if not _stored(name):
         say(f"converting {path.name} to safetensors")
     return _build(name, lambda target: _convert(path, name, checksum, str(path.resolve()), target))
-
-
-def _plain(stem: str) -> str:
-    """A file's name as the beginning of a model's: without a leading dot, and short enough for a suffix."""
-    return re.sub(r"[^A-Za-z0-9._-]", "-", stem).lstrip("._-")[:60] or "model"
 
 
 def _convert(gguf: Path, name: str, checksum: str, source: str, target: Path) -> Card:

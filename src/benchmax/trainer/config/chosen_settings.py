@@ -6,7 +6,7 @@ them.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from benchmax.envs.base_env import BaseEnv
@@ -74,18 +74,15 @@ def fit_to_solutions(
     """How long rollouts may be, by how long known solutions are."""
     if config.recipe == "plain" or not solutions:
         return []
-    return _apply(config, list(_lengths(config, env, solutions, device)))
-
-
-def _lengths(config: TrainConfig, env: BaseEnv, solutions: Sequence[Rollout], device: str) -> Iterator[ChosenSetting]:
-    given = config.rollouts
+    given, found = config.rollouts, list[ChosenSetting]()
     turns = max(rollout.turns for rollout in solutions)
     if given.max_turns is None and not env.recommended_max_turns:
-        yield ChosenSetting("rollouts.max_turns", turns + SPARE_TURNS, f"known solutions take {turns}")
+        found.append(ChosenSetting("rollouts.max_turns", turns + SPARE_TURNS, f"known solutions take {turns}"))
     longest = max(len(part.ids) for rollout in solutions for part in rollout.tokens if part.sampled)
     wanted = -(-max(MIN_TOKENS, TOKENS_FACTOR * longest) // TOKENS_MULTIPLE) * TOKENS_MULTIPLE
     if device == "cpu" and "max_new_tokens" not in given.model_fields_set and wanted < given.max_new_tokens:
-        yield ChosenSetting("rollouts.max_new_tokens", wanted, f"known answers have at most {longest}")
+        found.append(ChosenSetting("rollouts.max_new_tokens", wanted, f"known answers have at most {longest}"))
+    return _apply(config, found)
 
 
 def fit_to_size(config: TrainConfig, tokens: int, device: str) -> list[ChosenSetting]:

@@ -94,14 +94,10 @@ def _field(path: Iterable[str]) -> FieldInfo | None:
 
 
 def _guess(path: Sequence[str], known: Sequence[str]) -> str:
-    by_leaf = [field for field in known if field.rpartition(".")[2] == path[-1]]
-    other = _USUAL_NAMES.get(path[-1])
+    name, other = path[-1], _USUAL_NAMES.get(path[-1])
+    by_leaf = [field for field in known if field.rpartition(".")[2] == name]
     close = [other] if other else by_leaf or difflib.get_close_matches(".".join(path), known, n=1, cutoff=0.7)
-    close = close or _near_leaf(path[-1], known)
+    if not close:  # a setting whose own name, without that of its section, is nearly this one: `step` is `limits.steps`
+        leaves = {field.rpartition(".")[2]: field for field in known}
+        close = [leaves[near] for near in difflib.get_close_matches(name, leaves, n=1, cutoff=0.7)]
     return f"; did you mean {close[0]}?" if close else "; `benchmax train --settings` lists all of them."
-
-
-def _near_leaf(name: str, known: Sequence[str]) -> list[str]:
-    """The settings whose own name, without that of their section, is nearly this one: `step` is `limits.steps`."""
-    leaves = {field.rpartition(".")[2]: field for field in known}
-    return [leaves[near] for near in difflib.get_close_matches(name, leaves, n=1, cutoff=0.7)]

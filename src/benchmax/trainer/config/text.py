@@ -125,7 +125,12 @@ def flags_tree(flags: Sequence[str], values: Mapping[str, Any] | None = None) ->
             raise ConfigError(f"Expected a setting like --optim.lr 5e-4, got {word!r}.")
         keys, value = _flag(word[2:], words)
         _put(tree, keys, value)
-    _refuse_plain_sections(tree)
+    for name, field in TrainConfig.model_fields.items():  # `check_changes` reads it before anything is validated
+        if isinstance(field.default, Section) and not isinstance(tree.get(name, {}), Mapping):
+            first = next(iter(type(field.default).model_fields))
+            raise ConfigError(
+                f"{name}: give a table of settings, not {tree[name]!r}, or one of them: --{name}.{first}."
+            )
     return tree
 
 
@@ -147,16 +152,6 @@ def _flag(word: str, rest: list[str]) -> tuple[list[str], Any]:
     if (kind := _kind(keys)) not in ("bool", ""):  # a flag without a value is a switch
         raise ConfigError(f"--{'.'.join(keys)} needs a value: {kind}.")
     return keys, True
-
-
-def _refuse_plain_sections(tree: Mapping[str, Any]) -> None:
-    """Raise ConfigError for a section that is no table: `check_changes` reads it before anything is validated."""
-    for name, field in TrainConfig.model_fields.items():
-        if isinstance(field.default, Section) and not isinstance(tree.get(name, {}), Mapping):
-            first = next(iter(type(field.default).model_fields))
-            raise ConfigError(
-                f"{name}: give a table of settings, not {tree[name]!r}, or one of them: --{name}.{first}."
-            )
 
 
 def _kind(keys: Sequence[str]) -> str:

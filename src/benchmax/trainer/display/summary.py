@@ -88,20 +88,15 @@ def summarise(run: Path, best_step: int) -> Summary:
 
 
 def _pairs(run: Path, first: str, best: str) -> list[Pair]:
-    """The questions that gained most, and where nothing was gained the first ones."""
-    before, after = (_by_example(run / "rollouts" / f"{name}.jsonl") for name in (first, best))
-    both = [name for name in before if name in after]
-    both.sort(key=lambda name: (before[name].reward or 0.0) - (after[name].reward or 0.0))
+    """The questions that gained most, and where nothing was gained the first ones; of several samples the first."""
+    files = (run / "rollouts" / f"{name}.jsonl" for name in (first, best))
+    before, after = (by_example(read_rollouts(file)) if file.exists() else {} for file in files)
+    both = [(name, before[name][0], after[name][0]) for name in before if name in after]
+    both.sort(key=lambda each: (each[1].reward or 0.0) - (each[2].reward or 0.0))
     return [
-        Pair(name, last_user_text(before[name].messages)[-TEXT_CHARS:], _answer(before[name]), _answer(after[name]))
-        for name in both[:PAIRS]
+        Pair(name, last_user_text(then.messages)[-TEXT_CHARS:], _answer(then), _answer(now))
+        for name, then, now in both[:PAIRS]
     ]
-
-
-def _by_example(path: Path) -> dict[str, Rollout]:
-    """The first rollout of each example."""
-    groups = by_example(read_rollouts(path)) if path.exists() else {}
-    return {name: group[0] for name, group in groups.items()}
 
 
 def _answer(rollout: Rollout) -> Answer:

@@ -243,10 +243,8 @@ class LiveView:
         if self.rewards:
             rows.append(("reward", Text(f"{sparkline(self.rewards)} {short(self.rewards[-1])}", style="bold")))
         if self.evals:
-            first, last = self.evals[0], self.evals[-1]
-            rows.append(
-                ("held-out", Text(f"{short(first[1])} (after {first[0]} steps) → {short(last[1])} (after {last[0]})"))
-            )
+            (begun, first), (step, last) = self.evals[0], self.evals[-1]
+            rows.append(("held-out", Text(f"{short(first)} (after {begun} steps) → {short(last)} (after {step})")))
         shown = {
             "pass@k": _measured(values, "{:.2f}   solved {:.0%}", metrics.PASS_AT_K, metrics.SOLVE_RATE),
             "length": _measured(values, "{:.0f} tokens", metrics.RESPONSE_TOKENS),

@@ -128,9 +128,8 @@ class Learner:
         device = self.policy.device
         parts = batch.split(algorithm.minibatches)
         prepared = [retry_without_memory(partial(self._prepare, part), device) for part in parts]
-        for _ in range(algorithm.updates):
-            for part in prepared:
-                updates.append(self._update(part, stats, abort if not updates else lambda: False))
+        for part in prepared * algorithm.updates:
+            updates.append(self._update(part, stats, abort if not updates else lambda: False))
         release_if_scarce(device)
         return _report(stats, updates)
 

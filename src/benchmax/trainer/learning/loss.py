@@ -65,7 +65,17 @@ def grpo_loss(
         assert base is not None
         total = total + rule.kl * kl_estimate(logp, base)
     if stats is not None:
-        _count(stats, logp.detach(), ratio.detach(), gap, advantage, rule, base)
+        with torch.no_grad():
+            high = (ratio > 1 + rule.clip_high) & (advantage > 0)
+            low = (ratio < 1 - rule.clip_low) & (advantage < 0)
+            values = {
+                metrics.RATIO: ratio.sum(),
+                metrics.CLIP_FRACTION: (high | low).float().sum(),
+                metrics.DRIFT: gap.abs().sum(),
+            }
+            if base is not None:
+                values[metrics.KL] = kl_estimate(logp, base).sum()
+        stats.add(len(logp), values)
     return (total * weight).sum()
 
 
@@ -73,27 +83,6 @@ def kl_estimate(logp: Tensor, base: Tensor) -> Tensor:
     """KL(policy ‖ base) of each token by the k3 estimator: never negative, unbiased, low variance."""
     difference = base - logp
     return torch.exp(difference) - difference - 1
-
-
-def _count(
-    stats: LossStats,
-    logp: Tensor,
-    ratio: Tensor,
-    gap: Tensor,
-    advantage: Tensor,
-    rule: AlgorithmConfig,
-    base: Tensor | None,
-) -> None:
-    high = (ratio > 1 + rule.clip_high) & (advantage > 0)
-    low = (ratio < 1 - rule.clip_low) & (advantage < 0)
-    values = {
-        metrics.RATIO: ratio.sum(),
-        metrics.CLIP_FRACTION: (high | low).float().sum(),
-        metrics.DRIFT: gap.abs().sum(),
-    }
-    if base is not None:
-        values[metrics.KL] = kl_estimate(logp, base).sum()
-    stats.add(len(logp), values)
 
 
 def select_logprobs(logits: Tensor, slot: Tensor, target: Tensor) -> tuple[Tensor, Tensor]:

@@ -92,7 +92,9 @@ class Policy:
     def logprobs(self, micro: MicroBatch, temperature: float | None = None) -> tuple[Tensor, Tensor]:
         """Log-prob of each loss token and entropy at each query position; the default temperature is the sampler's."""
         temperature = self.temperature if temperature is None else temperature
-        with _precision(self.device):
+        # On CUDA, bfloat16 products and the kernels that go with them.
+        autocast = torch.autocast("cuda", torch.bfloat16) if self.device.type == "cuda" else contextlib.nullcontext()
+        with autocast, _kernels(self.device):
             output = self.decoder(
                 input_ids=micro.input_ids,
                 attention_mask=micro.mask,
@@ -143,14 +145,6 @@ class Policy:
         if self.peft is None:
             return {name: weight.detach() for name, weight in self.model.named_parameters()}
         return {f"{name}.weight": merged_weight(layer) for name, layer in _lora_layers(self.model)}
-
-
-@contextlib.contextmanager
-def _precision(device: torch.device) -> Iterator[None]:
-    """On CUDA, bfloat16 products and the kernels that go with them."""
-    autocast = torch.autocast("cuda", torch.bfloat16) if device.type == "cuda" else contextlib.nullcontext()
-    with autocast, _kernels(device):
-        yield
 
 
 def _kernels(device: torch.device) -> contextlib.AbstractContextManager[None]:

@@ -25,88 +25,86 @@ OUTAGE_SECONDS = 1.0, 10.0
 """The first pause between two such tries, which doubles, and the longest."""
 
 
-class RolloutCollector:
-    """Collects what one run learns from."""
+async def collect(trainer: Trainer, step: int) -> list[list[Rollout]]:
+    """The step's groups. Where rewards that used to work fail altogether, the step is sampled again later."""
+    before, tries = trainer.stream.state(), 0
+    while True:
+        groups = await _sample(trainer, step)
+        if not trainer.scored or any(rollout.reward is not None for group in groups for rollout in group):
+            return groups
+        tries += 1
+        _report_outage(trainer, step, tries, groups)
+        trainer.stream.restore(before)
+        await asyncio.sleep(retries.pause(tries, *OUTAGE_SECONDS))
 
-    def __init__(self, trainer: Trainer) -> None:
-        self._trainer = trainer
 
-    async def collect(self, step: int) -> list[list[Rollout]]:
-        """The step's groups. Where rewards that used to work fail altogether, the step is sampled again later."""
-        trainer = self._trainer
-        before, tries = trainer.stream.state(), 0
-        while True:
-            groups = await self._sample(step)
-            if not trainer.scored or any(rollout.reward is not None for group in groups for rollout in group):
-                return groups
-            tries += 1
-            self._report_outage(step, tries, groups)
-            trainer.stream.restore(before)
-            await asyncio.sleep(retries.pause(tries, *OUTAGE_SECONDS))
+def _report_outage(trainer: Trainer, step: int, tries: int, groups: Sequence[Sequence[Rollout]]) -> None:
+    reason = most_common_error(groups)
+    if tries >= OUTAGE_TRIES:
+        raise RewardError(
+            f"Rewards have failed since step {step + 1}: {tries} tries of it got none. The most common reason: "
+            f"{reason}. Put the reward or its judge right, then resume the run."
+        )
+    trainer.emit(
+        "outage", step=step, tries=tries,
+        message=f"No rollout of step {step + 1} got a reward ({reason}): it is tried again, {tries} of "
+        f"{OUTAGE_TRIES} times so far.",
+    )  # fmt: skip
 
-    def _report_outage(self, step: int, tries: int, groups: Sequence[Sequence[Rollout]]) -> None:
-        reason = most_common_error(groups)
-        if tries >= OUTAGE_TRIES:
-            raise RewardError(
-                f"Rewards have failed since step {step + 1}: {tries} tries of it got none. The most common reason: "
-                f"{reason}. Put the reward or its judge right, then resume the run."
-            )
-        self._trainer.emit(
-            "outage", step=step, tries=tries,
-            message=f"No rollout of step {step + 1} got a reward ({reason}): it is tried again, {tries} of "
-            f"{OUTAGE_TRIES} times so far.",
-        )  # fmt: skip
 
-    async def _sample(self, step: int) -> list[list[Rollout]]:
-        """The step's groups; those without signal are replaced by fresh prompts, up to a limit."""
-        trainer, config = self._trainer, self._trainer.config
-        draw, rule = Draw("train", step, config.rollouts.group_size, trainer.learner.policy.temperature), self._rule()
-        groups: list[list[Rollout]] = []
-        wanted, extra = config.rollouts.prompts_per_step, config.extra_groups
-        seen: set[str] = set()
-        first, trainer.first_groups = trainer.first_groups, []
-        while wanted and (examples := trainer.stream.take(wanted, without=seen)):
-            seen |= {example["id"] for example in examples}
-            fresh, first = first or await trainer.sampler.sample(examples, draw, trainer.on_group), []
-            silent = sum(not assign_advantages(group, rule) for group in fresh)
-            groups += fresh
-            wanted = min(silent, extra)
-            extra -= wanted
-        for group in groups:
-            self._observe(group)
-        return groups
+async def _sample(trainer: Trainer, step: int) -> list[list[Rollout]]:
+    """The step's groups; those without signal are replaced by fresh prompts, up to a limit."""
+    config = trainer.config
+    draw = Draw("train", step, config.rollouts.group_size, trainer.learner.policy.temperature)
+    rule = _rule(trainer)
+    groups: list[list[Rollout]] = []
+    wanted, extra = config.rollouts.prompts_per_step, config.extra_groups
+    seen: set[str] = set()
+    first, trainer.first_groups = trainer.first_groups, []
+    while wanted and (examples := trainer.stream.take(wanted, without=seen)):
+        seen |= {example["id"] for example in examples}
+        fresh, first = first or await trainer.sampler.sample(examples, draw, trainer.on_group), []
+        silent = sum(not assign_advantages(group, rule) for group in fresh)
+        groups += fresh
+        wanted = min(silent, extra)
+        extra -= wanted
+    for group in groups:
+        _observe(trainer, group)
+    return groups
 
-    def _rule(self) -> AdvantageRule:
-        config, lowest = self._trainer.config.algorithm, self._trainer.monitor.history.lowest
-        cut = CutOff(config.cut_off, config.cut_off_penalty, self._trainer.config.rollouts.max_new_tokens, lowest)
-        return AdvantageRule(config.advantage, config.leave_one_out, config.min_scored, cut)
 
-    def _observe(self, group: Sequence[Rollout]) -> None:
-        """Record how often the model solves this row, for the curriculum."""
-        trainer = self._trainer
-        gold, primary = trainer.progress.gold, trainer.primary
-        scored = [rollout for rollout in group if rollout.reward is not None]
-        # Without a primary component, a task is solved by all that known solutions earn, which need not be 1.
-        named = primary.get(group[0].env) if isinstance(primary, Mapping) else primary
-        full = metrics.FULL_REWARD if gold is None or named else gold
-        if scored:
-            rate = fmean(metrics.solved(rollout, primary, full) for rollout in scored)
-            trainer.stream.observe(group[0].example_id, rate)
+def _rule(trainer: Trainer) -> AdvantageRule:
+    config, lowest = trainer.config.algorithm, trainer.monitor.history.lowest
+    cut = CutOff(config.cut_off, config.cut_off_penalty, trainer.config.rollouts.max_new_tokens, lowest)
+    return AdvantageRule(config.advantage, config.leave_one_out, config.min_scored, cut)
 
-    async def demonstrations(self, groups: Sequence[Sequence[Rollout]]) -> list[TokenSequence]:
-        """Solutions for groups without signal whose samples earn less: those are learned from in their place."""
-        solver, config = self._trainer.solver, self._trainer.config.algorithm
-        if solver is None or config.guidance == "off":
-            return []
-        found: list[TokenSequence] = []
-        rows = {row["id"]: row for row in self._trainer.stream.examples}
-        for index, group in enumerate(groups):
-            silent = [rollout.reward for rollout in group if rollout.discarded == NO_SIGNAL]
-            paid = [reward for reward in silent if reward is not None]
-            if len(paid) < max(2, config.min_scored * len(group)):
-                continue
-            row = rows[group[0].example_id]
-            solution = await solver.solve(row)
-            if solution is not None and solution.reward > max(paid) + solver.margin(row, solution.reward):
-                found.append(replace(solution.sequence, group=index, shown=True))
-        return found
+
+def _observe(trainer: Trainer, group: Sequence[Rollout]) -> None:
+    """Record how often the model solves this row, for the curriculum."""
+    gold, primary = trainer.progress.gold, trainer.primary
+    scored = [rollout for rollout in group if rollout.reward is not None]
+    # Without a primary component, a task is solved by all that known solutions earn, which need not be 1.
+    named = primary.get(group[0].env) if isinstance(primary, Mapping) else primary
+    full = metrics.FULL_REWARD if gold is None or named else gold
+    if scored:
+        rate = fmean(metrics.solved(rollout, primary, full) for rollout in scored)
+        trainer.stream.observe(group[0].example_id, rate)
+
+
+async def demonstrations(trainer: Trainer, groups: Sequence[Sequence[Rollout]]) -> list[TokenSequence]:
+    """Solutions for groups without signal whose samples earn less: those are learned from in their place."""
+    solver, config = trainer.solver, trainer.config.algorithm
+    if solver is None or config.guidance == "off":
+        return []
+    found: list[TokenSequence] = []
+    rows = {row["id"]: row for row in trainer.stream.examples}
+    for index, group in enumerate(groups):
+        silent = [rollout.reward for rollout in group if rollout.discarded == NO_SIGNAL]
+        paid = [reward for reward in silent if reward is not None]
+        if len(paid) < max(2, config.min_scored * len(group)):
+            continue
+        row = rows[group[0].example_id]
+        solution = await solver.solve(row)
+        if solution is not None and solution.reward > max(paid) + solver.margin(row, solution.reward):
+            found.append(replace(solution.sequence, group=index, shown=True))
+    return found

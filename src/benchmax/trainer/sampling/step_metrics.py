@@ -37,7 +37,12 @@ def _metrics(groups: Sequence[Sequence[Rollout]], primary: metrics.Primary) -> d
         metrics.RESPONSE_TOKENS: fmean(map(response_tokens, played)),
         metrics.LONGEST_RESPONSE: float(max(map(response_tokens, rollouts))),
     }
-    return values | _reward_metrics(groups, primary) | _component_metrics(rollouts)
+    components: dict[str, list[float]] = defaultdict(list)
+    for rollout in rollouts:
+        for name, value in rollout.rewards.items():
+            components[metrics.component(name)].append(value)
+    means = {name: fmean(paid) for name, paid in components.items()}
+    return values | _reward_metrics(groups, primary) | means
 
 
 def response_tokens(rollout: Rollout) -> int:
@@ -63,11 +68,3 @@ def _reward_metrics(groups: Sequence[Sequence[Rollout]], primary: metrics.Primar
         metrics.MAX_AT_K: fmean(map(max, rewards)),
         metrics.SOLVE_RATE: fmean(each for group in solved for each in group),
     }
-
-
-def _component_metrics(rollouts: Sequence[Rollout]) -> dict[str, float]:
-    components: dict[str, list[float]] = defaultdict(list)
-    for rollout in rollouts:
-        for name, value in rollout.rewards.items():
-            components[name].append(value)
-    return {metrics.component(name): fmean(values) for name, values in components.items()}

@@ -77,16 +77,12 @@ async def _unhinted(solver: Solver, row: Example, group: Sequence[Rollout]) -> S
 
 def with_hint(example: Example) -> Example | None:
     """The example with its solution at the end of the question; None when the task has none to give."""
-    solution = truth_text(example) or _columns(example)
+    hidden = {*PROMPT_COLUMNS, "init_rollout_args"}
+    task = {name: value for name, value in (example.get("task") or {}).items() if name not in hidden}
+    solution = truth_text(example) or (json.dumps(task, ensure_ascii=False, default=str) if task else "")
     if not solution:
         return None
     *before, last = example["prompt_messages"]
     hint = HINT.format(solution=solution[:HINT_CHARS])
     messages: Messages = [*before, {**last, "content": f"{plain_text(last.get('content'))}{hint}"}]
     return {**example, "prompt_messages": messages}
-
-
-def _columns(example: Example) -> str:
-    task = {name: value for name, value in (example.get("task") or {}).items() if name not in PROMPT_COLUMNS}
-    task.pop("init_rollout_args", None)
-    return json.dumps(task, ensure_ascii=False, default=str) if task else ""

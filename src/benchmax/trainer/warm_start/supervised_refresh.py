@@ -44,91 +44,88 @@ MIN_GAIN = 0.05
 """Share of what solutions earn that must be gained for the new weights to stay."""
 
 
-class SupervisedRefresh:
-    """Teaches a run that is stuck."""
+def is_due(trainer: Trainer) -> bool:
+    """Whether a run that is stuck is to be taught."""
+    progress = trainer.progress
+    if trainer.solver is None or trainer.config.algorithm.guidance == "off" or trainer.config.warm_start == "off":
+        return False
+    gold, last = progress.gold, progress.last
+    room = gold is not None and last is not None and last < (1 - MISSING_SHARE) * gold
+    return room and progress.lessons < MAX_LESSONS and trainer.seconds_left > _most_seconds(trainer)
 
-    def __init__(self, trainer: Trainer) -> None:
-        self._trainer = trainer
 
-    @property
-    def is_due(self) -> bool:
-        trainer, progress = self._trainer, self._trainer.progress
-        if trainer.solver is None or trainer.config.algorithm.guidance == "off" or trainer.config.warm_start == "off":
-            return False
-        gold, last = progress.gold, progress.last
-        room = gold is not None and last is not None and last < (1 - MISSING_SHARE) * gold
-        return room and progress.lessons < MAX_LESSONS and trainer.seconds_left > self._most_seconds
+def _most_seconds(trainer: Trainer) -> float:
+    return MAX_SECONDS[trainer.learner.policy.device.type]
 
-    @property
-    def _most_seconds(self) -> float:
-        return MAX_SECONDS[self._trainer.learner.policy.device.type]
 
-    async def teach(self) -> None:
-        """Show solutions until that no longer helps; keep the best weights, which may be the old ones.
+async def teach(trainer: Trainer) -> None:
+    """Show solutions until that no longer helps; keep the best weights, which may be the old ones.
 
-        A lesson that is interrupted leaves the weights as they were.
-        """
-        trainer, progress = self._trainer, self._trainer.progress
-        shown, measured = self._split_rows()
-        assert trainer.solver is not None
-        solutions = await trainer.solver.solve_all(shown)
-        if len(solutions) < MIN_SOLUTIONS:
-            return
-        seed = f"{trainer.config.seed} lesson {progress.step}"
-        steps = SupervisedSteps(trainer.learner, [each.sequence for each in solutions], trainer.config.sft, seed)
-        gold = fmean(each.reward for each in solutions)
-        before, enough = await self._measure(measured), (1 - MISSING_SHARE) * gold
-        if before >= enough:
-            steps_done = [line["values"] for line in read_metrics(trainer.run.path) if line["split"] == "train"]
-            sampled = steps_done[-1].get(metrics.REWARD) if steps_done else None
-            trainer.emit("note", message=nothing_to_teach(before, len(measured), sampled, enough))
-            return
-        old = trainer.learner.policy.copy_weights()
-        try:
-            after, weights = await self._until_no_better(steps, measured, before, enough)
-        except BaseException:
-            load_weights(trainer.learner.policy, old)
-            raise
-        helped = after - before > MIN_GAIN * abs(gold)
-        await trainer.interrupts.in_thread(load_weights, trainer.learner.policy, weights if helped else old)
+    A lesson that is interrupted leaves the weights as they were.
+    """
+    shown, measured = _split_rows(trainer)
+    assert trainer.solver is not None
+    solutions = await trainer.solver.solve_all(shown)
+    if len(solutions) < MIN_SOLUTIONS:
+        return
+    seed = f"{trainer.config.seed} lesson {trainer.progress.step}"
+    steps = SupervisedSteps(trainer.learner, [each.sequence for each in solutions], trainer.config.sft, seed)
+    gold = fmean(each.reward for each in solutions)
+    before, enough = await _measure(trainer, measured), (1 - MISSING_SHARE) * gold
+    if before >= enough:
+        steps_done = [line["values"] for line in read_metrics(trainer.run.path) if line["split"] == "train"]
+        sampled = steps_done[-1].get(metrics.REWARD) if steps_done else None
+        trainer.emit("note", message=nothing_to_teach(before, len(measured), sampled, enough))
+        return
+    old = trainer.learner.policy.copy_weights()
+    try:
+        after, weights = await _until_no_better(trainer, steps, measured, before, enough)
+    except BaseException:
+        load_weights(trainer.learner.policy, old)
+        raise
+    helped = after - before > MIN_GAIN * abs(gold)
+    await trainer.interrupts.in_thread(load_weights, trainer.learner.policy, weights if helped else old)
+    await trainer.push()
+    trainer.emit(
+        "taught", step=trainer.progress.step, rows=len(solutions), steps=steps.done, before=before, after=after,
+        kept=helped, message=_message(before, after, helped, steps.done, len(solutions)),
+    )  # fmt: skip
+
+
+async def _until_no_better(
+    trainer: Trainer, steps: SupervisedSteps, measured: list[Example], best: float, enough: float
+) -> tuple[float, dict[str, Tensor]]:
+    """Take steps and measure in turn; returns the best mean reward and its weights, empty for none better."""
+    weights, since, began = dict[str, Tensor](), 0, time.monotonic()
+
+    def on_step(step: int, steps: int, loss: float) -> None:
+        trainer.notify("teaching", step=step, steps=steps, loss=loss)
+
+    for _ in range(MAX_MEASUREMENTS):
+        await trainer.interrupts.in_thread(steps.run, STEPS_BETWEEN, on_step, trainer.interrupts.giving_up)
         await trainer.push()
-        trainer.emit(
-            "taught", step=progress.step, rows=len(solutions), steps=steps.done, before=before, after=after,
-            kept=helped, message=_message(before, after, helped, steps.done, len(solutions)),
-        )  # fmt: skip
+        now = await _measure(trainer, measured)
+        since += 1
+        if now > best:
+            best, weights, since = now, trainer.learner.policy.copy_weights(), 0
+        if best >= enough or since >= PATIENCE or time.monotonic() - began > _most_seconds(trainer):
+            break
+    return best, weights
 
-    async def _until_no_better(
-        self, steps: SupervisedSteps, measured: list[Example], best: float, enough: float
-    ) -> tuple[float, dict[str, Tensor]]:
-        """Take steps and measure in turn; returns the best mean reward and its weights, empty for none better."""
-        trainer, weights, since, began = self._trainer, {}, 0, time.monotonic()
-        for _ in range(MAX_MEASUREMENTS):
-            await trainer.interrupts.in_thread(steps.run, STEPS_BETWEEN, self._on_step, trainer.interrupts.giving_up)
-            await trainer.push()
-            now = await self._measure(measured)
-            since += 1
-            if now > best:
-                best, weights, since = now, trainer.learner.policy.copy_weights(), 0
-            if best >= enough or since >= PATIENCE or time.monotonic() - began > self._most_seconds:
-                break
-        return best, weights
 
-    def _split_rows(self) -> tuple[list[Example], list[Example]]:
-        """Training rows to show, and some that are not shown."""
-        rows = list(self._trainer.stream.examples)
-        random.Random(f"{self._trainer.config.seed} taught").shuffle(rows)
-        measured = min(MEASURED_ROWS, len(rows) // 5)
-        return rows[measured:], rows[:measured]
+def _split_rows(trainer: Trainer) -> tuple[list[Example], list[Example]]:
+    """Training rows to show, and some that are not shown."""
+    rows = list(trainer.stream.examples)
+    random.Random(f"{trainer.config.seed} taught").shuffle(rows)
+    measured = min(MEASURED_ROWS, len(rows) // 5)
+    return rows[measured:], rows[:measured]
 
-    async def _measure(self, rows: list[Example]) -> float:
-        """The mean reward of these rows with the current weights."""
-        trainer = self._trainer
-        draw = Draw("taught", trainer.progress.step, 1, 0.0)
-        groups = await trainer.sampler.sample(rows, draw, trainer.on_group)
-        return fmean([r.reward for group in groups for r in group if r.reward is not None] or [0.0])
 
-    def _on_step(self, step: int, steps: int, loss: float) -> None:
-        self._trainer.notify("teaching", step=step, steps=steps, loss=loss)
+async def _measure(trainer: Trainer, rows: list[Example]) -> float:
+    """The mean reward of these rows with the current weights."""
+    draw = Draw("taught", trainer.progress.step, 1, 0.0)
+    groups = await trainer.sampler.sample(rows, draw, trainer.on_group)
+    return fmean([r.reward for group in groups for r in group if r.reward is not None] or [0.0])
 
 
 def _message(before: float, after: float, helped: bool, steps: int, rows: int) -> str:

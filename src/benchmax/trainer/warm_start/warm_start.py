@@ -15,7 +15,7 @@ import math
 import random
 import time
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field, replace
 from functools import partial
 from pathlib import Path
@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING
 
 from benchmax import metrics
 from benchmax.doctor.first_samples import MEASURED, measure_parts, rows_by_part
-from benchmax.doctor.learning_signal import Known, Signal
+from benchmax.doctor.learning_signal import Signal
 from benchmax.envs.types import Example
 from benchmax.rollouts.record import DEMONSTRATION, Rollout
 from benchmax.trainer.config.chosen_settings import ChosenSetting, fit_to_size, fit_to_solutions
@@ -89,7 +89,8 @@ class WarmStart:
         await self._fit_lengths()
         evaluated = await trainer.evaluate() if trainer.held_out else {}
         groups = self._fit_step(await self._sample_first())
-        signal = await self._measure(groups)
+        known = await self.solver.known(trainer.learner.mean_probability)
+        signal = await measure_parts(self.solver.host, groups, known)
         trainer.emit("signal", **signal.to_dict())
         trainer.progress.gold = signal.gold
         record = await self._help(signal, groups)
@@ -128,11 +129,6 @@ class WarmStart:
             self.trainer.emit("chosen", settings=settings)
 
     # Measuring
-
-    async def _measure(self, groups: Sequence[Sequence[Rollout]], known: Mapping[str, Known] | None = None) -> Signal:
-        if known is None:
-            known = await self.solver.known(self.trainer.learner.mean_probability)
-        return await measure_parts(self.solver.host, groups, known)
 
     async def _sample_first(self) -> list[list[Rollout]]:
         """The samples of the first step, with the current weights; the stream of prompts does not advance."""
@@ -189,16 +185,15 @@ class WarmStart:
         why = f"the rows of {Path(config.sft.data or config.warm_start).name}"
         return WarmStartRecord("file", why, rows=len(self.file), steps=steps, doses=config.sft.epochs)
 
-    def _rows(self, signal: Signal) -> list[Example]:
-        """Rows to solve; of a composed environment those of parts that need help, or of all when none does."""
-        parts = signal.unready or {*signal.parts, ""}
+    async def _search(self, signal: Signal, until: float) -> tuple[str, list[Solution]]:
+        """Solutions, and whether they are `gold` or made with a `hint`; none is looked for any more after `until`.
+
+        Of a composed environment, rows of parts that need help are solved, or of all when none does.
+        """
+        wanted, parts = self.config.warm_start, signal.unready or {*signal.parts, ""}
         rows = [row for row in self.solver.rows if self.solver.host.part_of(row) in parts]
         random.Random(f"{self.config.seed} warm start").shuffle(rows)
-        return rows[: self.config.sft.rows]
-
-    async def _search(self, signal: Signal, until: float) -> tuple[str, list[Solution]]:
-        """Solutions, and whether they are `gold` or made with a `hint`; none is looked for any more after `until`."""
-        wanted, rows = self.config.warm_start, self._rows(signal)
+        rows = rows[: self.config.sft.rows]
         solutions = await self._solutions(rows, until) if wanted in ("auto", "gold") else []
         if wanted == "gold" or self._worth(solutions, signal):
             return "gold", solutions
@@ -244,7 +239,7 @@ class WarmStart:
             await trainer.interrupts.in_thread(steps.run, DOSE_STEPS, self._on_step, trainer.interrupts.giving_up)
             await trainer.push()
             groups = await self._sample_first()
-            signal = await self._measure(groups, known)
+            signal = await measure_parts(self.solver.host, groups, known)
             describe_dose(signal, gold)
             trainer.emit("dose", dose=dose, **signal.to_dict())
             if all(_can_go_on(each, gold) for each in (signal.parts or {"": signal}).values()):
@@ -261,8 +256,7 @@ def describe_dose(signal: Signal, gold: float) -> None:
     for part in signal.parts.values():
         describe_dose(part, gold)
     if signal.parts:
-        signal.forecast = " ".join(f"{name}: {each.forecast}" for name, each in signal.parts.items())
-        signal.advice = " ".join(f"{name}: {each.advice}" for name, each in signal.parts.items() if each.advice)
+        signal.take_words()
     elif signal.reward is not None:
         signal.forecast = _after_dose(signal, gold)
         signal.advice = ""  # it was to show solutions, which is what a dose does

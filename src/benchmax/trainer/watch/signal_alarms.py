@@ -64,15 +64,10 @@ def _used(steps: Sequence[Values]) -> bool:
 
 
 def _without_signal(steps: Sequence[Values], groups: Groups, message: str) -> AlarmReason:
-    reasons, (low, high) = _reasons(steps), reward_range(steps)
+    counts = Counter({reason: int(sum(step.get(f"silent/{reason}", 0) for step in steps)) for reason in REASONS})
+    reasons, (low, high) = {reason: count for reason, count in counts.most_common() if count}, reward_range(steps)
     evidence: dict[str, Any] = {"steps": len(steps), "groups": reasons, "lowest": low, "highest": high}
     return AlarmReason(message.format(_why(reasons, low, high)) + _advice(reasons, groups), evidence, ids(flat(groups)))
-
-
-def _reasons(steps: Sequence[Values]) -> dict[str, int]:
-    """Groups without signal of these steps by reason, the most common first."""
-    counts = Counter({reason: int(sum(step.get(f"silent/{reason}", 0) for step in steps)) for reason in REASONS})
-    return {reason: count for reason, count in counts.most_common() if count}
 
 
 def _why(reasons: dict[str, int], low: float | None, high: float | None) -> str:
