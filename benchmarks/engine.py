@@ -156,7 +156,7 @@ def measure_groups(engine, groups, size, new, length):
 
 def measure_update(engine):
     """Seconds to swap in every weight."""
-    state = {name: view.clone() for name, (view, _) in engine.weights._targets.items()}
+    state = {name: view.clone() for name, (view, _) in engine.weights.targets.items()}
     engine.update_weights(state)
     began = time.perf_counter()
     engine.update_weights(state)
