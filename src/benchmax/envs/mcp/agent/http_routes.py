@@ -32,6 +32,7 @@ from benchmax.errors import BenchmaxError, McpError, ToolError, UsageError
 
 INVALID_REQUEST, UNKNOWN_METHOD, INVALID_PARAMS = -32600, -32601, -32602
 """Codes of JSON-RPC."""
+_UNCACHED = {"resultType": "complete", "ttlMs": 0, "cacheScope": "private"}
 MCP_BODY_BYTES = limits.TOOL_ARGUMENT_BYTES + 64 * limits.KIB
 
 
@@ -139,13 +140,7 @@ class HttpRoutes:
         if method == "initialize":
             return {"protocolVersion": HANDSHAKE, **about}
         if method == "server/discover":
-            return {
-                "supportedVersions": [MODERN],
-                "resultType": "complete",
-                "ttlMs": 0,
-                "cacheScope": "private",
-                **about,
-            }
+            return {"supportedVersions": [MODERN], **_UNCACHED, **about}
         if method == "ping":
             return {}
         if method == "tools/list":
@@ -156,7 +151,7 @@ class HttpRoutes:
                 }
                 for each in await self._node.tools()
             ]  # fmt: skip
-            return {"tools": tools, "resultType": "complete", "ttlMs": 0, "cacheScope": "private"}
+            return {"tools": tools, **_UNCACHED}
         if method == "tools/call":
             name, arguments = str(params.get("name")), _object(params, "arguments")
             result = await self._node.leases.call(lease.token, name, arguments, limits.TOOL_SECONDS)

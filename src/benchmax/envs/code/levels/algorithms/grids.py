@@ -41,7 +41,8 @@ def islands(draw: random.Random) -> TaskPlan:
         }
         for _ in names:
             names = {
-                at: min([n, *(names[near] for near in _near(at, around) if near in names)]) for at, n in names.items()
+                (r, c): min([n, *(names[r + dr, c + dc] for dr, dc in around if (r + dr, c + dc) in names)])
+                for (r, c), n in names.items()
             }
         return sum(list(names.values()).count(n) >= least for n in set(names.values()))
 
@@ -56,10 +57,6 @@ def islands(draw: random.Random) -> TaskPlan:
         lambda draw: [["".join(row) for row in inputs.grid(draw, land + land + "..")]],
         edges=[[[]], [[land]], [[land + ".", "." + land]], [[land * 3, land + ".."]]],
     )
-
-
-def _near(at: tuple[int, int], around: list[tuple[int, int]]) -> list[tuple[int, int]]:
-    return [(at[0] + r, at[1] + c) for r, c in around]
 
 
 def paths(draw: random.Random) -> TaskPlan:
