@@ -130,7 +130,10 @@ class HttpRoutes:
             return web.Response(status=202)
         reply: dict[str, Any] = {"jsonrpc": "2.0", "id": message["id"]}
         try:
-            reply["result"] = await self._answer(lease, _method(message), _object(message, "params"))
+            method = message.get("method")
+            if not isinstance(method, str):
+                raise RpcError("The request names no method. Send `method` as a string.", INVALID_REQUEST)
+            reply["result"] = await self._answer(lease, method, _object(message, "params"))
         except (McpError, ToolError) as error:
             reply["error"] = {"code": getattr(error, "code", -32000) or -32000, "message": str(error)}
         return web.json_response(reply)
@@ -157,13 +160,6 @@ class HttpRoutes:
             result = await self._node.leases.call(lease.token, name, arguments, limits.TOOL_SECONDS)
             return {"resultType": "complete", **result}
         raise RpcError(f"{method} is not known here.", UNKNOWN_METHOD)
-
-
-def _method(message: dict[str, Any]) -> str:
-    method = message.get("method")
-    if not isinstance(method, str):
-        raise RpcError("The request names no method. Send `method` as a string.", INVALID_REQUEST)
-    return method
 
 
 def _object(owner: dict[str, Any], name: str) -> dict[str, Any]:
