@@ -20,13 +20,12 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 from benchmax.envs.base_env import BaseEnv
-from benchmax.envs.example_id import make_example
 from benchmax.envs.excel import row_shapes, spreadsheetbench
 from benchmax.envs.excel.levels import DEFAULT_LEVEL, LEVELS, make_rows
 from benchmax.envs.excel.reward import score_workbook
 from benchmax.envs.excel.tools import INPUT, NAMES_FILE, OUTPUT, TOOLS, RolloutFiles, call_tool
 from benchmax.envs.excel.workbook_sandbox import WorkbookSandbox
-from benchmax.envs.generated_tasks import check_level, tools_of_level, worked_example
+from benchmax.envs.generated_tasks import check_level, row_example, tools_of_level, worked_example
 from benchmax.envs.mcp import ParallelMcpEnv
 from benchmax.envs.mcp.provisioners import BaseProvisioner, LocalProvisioner, SkypilotProvisioner
 from benchmax.envs.required_columns import require_columns
@@ -43,6 +42,8 @@ WORKED_EXAMPLE: Messages = worked_example(
     "Done.",
 )
 """A worked example, for the level at which small models begin; its data are in a column that no task uses."""
+_ARGUMENTS = ("input_filename", "output_filename", "level", *row_shapes.SOURCES)
+"""Of `init_rollout`, as rows name them."""
 _SHORT_PROMPT_LEVELS = ("formulas", "tables", "conditions", "reports")
 """Levels whose prompts are the workbook and a sentence; the others have the headings of SpreadsheetBench."""
 MANIPULATION_PROMPT = (
@@ -71,15 +72,8 @@ class ExcelBase(BaseEnv):
         content = row_shapes.short_prompt(row) if short else row_shapes.full_prompt(row, source, output)
         before: Messages = [] if short else [{"role": "system", "content": MANIPULATION_PROMPT}]
         before += WORKED_EXAMPLE if row.get("level") == DEFAULT_LEVEL else []
-        return make_example(
-            prompt_messages=[*before, {"role": "user", "content": content}],
-            task=_task(row, output),
-            init_rollout_args={
-                "input_filename": source,
-                "output_filename": output,
-                **{name: row[name] for name in ("level", *row_shapes.SOURCES) if row.get(name) is not None},
-            },
-        )
+        given = {**row, "input_filename": source, "output_filename": output}
+        return row_example(given, content, _task(row, output), before, _ARGUMENTS)
 
     @classmethod
     def load_dataset(cls, dataset_name: str = DEFAULT_LEVEL, **kwargs: Any) -> tuple[Any, str | None]:

@@ -117,7 +117,7 @@ class ParallelMcpEnv(BaseEnv):
         folder = make_owned_dir("benchmax-servers-")
         try:
             write_workdir(folder, servers)
-            env = cls.for_tools(LocalProvisioner(folder, num_servers), allowed_tools, output_parsers)
+            env = cls._without_rewards(LocalProvisioner(folder, num_servers), allowed_tools, output_parsers)
         except BaseException:
             remove_tree(folder)
             raise
@@ -126,13 +126,17 @@ class ParallelMcpEnv(BaseEnv):
         return env
 
     @classmethod
-    def for_tools(
+    def for_tools(cls, provisioner: BaseProvisioner) -> Self:
+        """An environment that only calls tools: its workdir needs no reward_fn.py."""
+        return cls._without_rewards(provisioner)
+
+    @classmethod
+    def _without_rewards(
         cls,
         provisioner: BaseProvisioner,
         allowed_tools: Sequence[str] | None = None,
         output_parsers: Mapping[str, OutputParser] | None = None,
     ) -> Self:
-        """An environment that only calls tools: its workdir needs no reward_fn.py."""
         env = cls.__new__(cls)
         BaseEnv.__init__(env)
         env._set_up(provisioner, uuid4().hex, allowed_tools, output_parsers, Health())

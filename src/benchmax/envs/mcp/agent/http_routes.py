@@ -25,12 +25,12 @@ from benchmax.envs.mcp.agent.auth import bearer_token, error_response
 from benchmax.envs.mcp.agent.lease_pool import Lease
 from benchmax.envs.mcp.agent.node import Node
 from benchmax.envs.mcp.agent.workspace_files import FileTooLarge
-from benchmax.envs.mcp.client.mcp_session import HANDSHAKE, MODERN, RpcError
+from benchmax.envs.mcp.client.mcp_session import HANDSHAKE, MODERN, UNKNOWN_METHOD, RpcError
 from benchmax.envs.mcp.frame_socket import CHUNK_BYTES
 from benchmax.envs.mcp.workdir import MissingFile
 from benchmax.errors import BenchmaxError, McpError, ToolError, UsageError
 
-INVALID_REQUEST, UNKNOWN_METHOD, INVALID_PARAMS = -32600, -32601, -32602
+INVALID_REQUEST, INVALID_PARAMS = -32600, -32602
 """Codes of JSON-RPC."""
 _UNCACHED = {"resultType": "complete", "ttlMs": 0, "cacheScope": "private"}
 MCP_BODY_BYTES = limits.TOOL_ARGUMENT_BYTES + 64 * limits.KIB
