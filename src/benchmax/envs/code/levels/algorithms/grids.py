@@ -151,7 +151,8 @@ def spiral(draw: random.Random) -> TaskPlan:
             r, c = r + dr, c + dc
         return result[::every]
 
-    which = "all numbers" if every == 1 else f"the first and then every {_ordinal(every)} number"
+    ordinal = {2: "2nd", 3: "3rd"}.get(every, f"{every}th")
+    which = "all numbers" if every == 1 else f"the first and then every {ordinal} number"
     way = "first down, then right, up and left" if down else "first right, then down, left and up"
     return TaskPlan(
         "unroll(grid)",
@@ -162,10 +163,6 @@ def spiral(draw: random.Random) -> TaskPlan:
         lambda draw: [inputs.grid(draw, range(10, 99))],
         edges=[[[[5]]], [[[1, 2, 3]]], [[[1], [2], [3]]]],
     )
-
-
-def _ordinal(number: int) -> str:
-    return {2: "2nd", 3: "3rd"}.get(number, f"{number}th")
 
 
 def reachable(draw: random.Random) -> TaskPlan:
