@@ -108,6 +108,14 @@ def check_level(levels: Mapping[str, Level], level: str, of_row: str | None) -> 
 # Examples and solutions
 
 
+def row_example(
+    row: Mapping[str, Any], question: str, task: dict[str, Any], shown: Messages, arguments: Sequence[str] = ()
+) -> Example:
+    """The example of a row: worked examples, then the question. `arguments` are columns that `init_rollout` takes."""
+    given = {name: row[name] for name in arguments if row.get(name) not in (None, "")}
+    return make_example([*shown, {"role": "user", "content": question}], task, given or None)
+
+
 def question_example(row: Mapping[str, Any], shown: Messages) -> Example:
     """The example of a row `{"question": "3 + 4?", "ground_truth": "7"}`, with worked examples before the question."""
     require_columns(row, "question", "ground_truth")
@@ -117,9 +125,7 @@ def question_example(row: Mapping[str, Any], shown: Messages) -> Example:
         int(text)
     except ValueError:
         raise UsageError(f"A row's ground_truth is {truth!r}, not a whole number. Write it in digits: 7.") from None
-    return make_example(
-        prompt_messages=[*shown, {"role": "user", "content": row["question"]}], task={"ground_truth": text}
-    )
+    return row_example(row, row["question"], {"ground_truth": text}, shown)
 
 
 def pair_rows(

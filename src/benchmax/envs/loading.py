@@ -382,7 +382,10 @@ def own_rows(env_class: type[BaseEnv], name: str | None = None) -> Any:
     guarded.__module__, guarded._typed = env_class.__module__, name  # type: ignore[attr-defined]
     with _errors_of_loader(env_class):
         returned = guarded.load_dataset(*([] if name is None else [name]))  # type: ignore[attr-defined]
-    rows = _rows_of_pair(env_class, returned)
+    if not isinstance(returned, tuple) or len(returned) != 2:
+        found = f"{env_class.__name__}.load_dataset returned {reprlib.repr(returned)}"
+        raise UsageError(f"{found}. Let it return two things: rows, None.")
+    rows, _ = returned
     return _drawn(env_class, rows) if isinstance(rows, Iterator) else rows
 
 
@@ -415,14 +418,6 @@ def _errors_of_loader(env_class: type[BaseEnv]) -> Iterator[None]:
             f"{env_class.__name__}.load_dataset failed: {describe_cause(error)}. "
             "Correct it, or give another dataset with --data."
         ) from error
-
-
-def _rows_of_pair(env_class: type[BaseEnv], returned: Any) -> Any:
-    if isinstance(returned, tuple) and len(returned) == 2:
-        return returned[0]
-    raise UsageError(
-        f"{env_class.__name__}.load_dataset returned {reprlib.repr(returned)}. Let it return two things: rows, None."
-    )
 
 
 def _no_such_data(env_class: type[BaseEnv], name: str) -> str:

@@ -7,10 +7,11 @@ import fcntl
 import logging
 import os
 import shutil
+import socket
 import sys
 import tempfile
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import asdict, replace
 from pathlib import Path
@@ -170,6 +171,22 @@ class Sandbox:
             raise
         return process
 
+    async def spawn_on_line(
+        self, call: Call, line_at: Collection[int], descriptors: int, most_bytes: int
+    ) -> tuple[Process, asyncio.StreamReader, asyncio.StreamWriter]:
+        """Start a call with a socket to this process as the descriptors `line_at`; its others lead nowhere."""
+        near, far = socket.socketpair()
+        null = os.open(os.devnull, os.O_RDWR | os.O_CLOEXEC)
+        try:
+            process = await self.spawn(call, [far.fileno() if at in line_at else null for at in range(descriptors)])
+        except BaseException:
+            near.close()
+            raise
+        finally:
+            os.close(null)
+            far.close()
+        return process, *await asyncio.open_connection(sock=near, limit=most_bytes)
+
     async def run(self, call: Call) -> Result:
         """Run a call to its end."""
         async with self._places:
@@ -282,9 +299,9 @@ def _give_up(process: Process) -> None:
     process.ended.add_done_callback(_close_workspace)
 
 
-def _close_workspace(future: asyncio.Future[Ended]) -> None:
-    if not future.cancelled() and future.exception() is None and future.result().workspace >= 0:
-        os.close(future.result().workspace)
+def _close_workspace(ended: asyncio.Future[Ended]) -> None:
+    if (folder := Ended.of(ended).workspace) >= 0:
+        os.close(folder)
 
 
 def _result(call: Call, ended: Ended, output: _Output, seconds: float) -> Result:

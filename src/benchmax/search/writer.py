@@ -45,7 +45,9 @@ class IndexWriter(AbstractContextManager["IndexWriter"]):
         self._lock_path = self.path.with_name(self.path.name + LOCK)
         self._lock: int | None = self._locked(wait)
         try:
-            self._connection = self._open(source, update)
+            if update and self.path.exists() and not self.building.exists():
+                shutil.copyfile(self.path, self.building)
+            self._connection = self._continued(source) or self._started(source)
         except BaseException:
             self._unlock()
             raise
@@ -139,11 +141,6 @@ class IndexWriter(AbstractContextManager["IndexWriter"]):
             self._lock_path.unlink(missing_ok=True)
             os.close(self._lock)
             self._lock = None
-
-    def _open(self, source: str, update: bool) -> sqlite3.Connection:
-        if update and self.path.exists() and not self.building.exists():
-            shutil.copyfile(self.path, self.building)
-        return self._continued(source) or self._started(source)
 
     def _continued(self, source: str) -> sqlite3.Connection | None:
         """The build that was cut off, if it is one of the same source."""

@@ -16,8 +16,7 @@ import pytest
 
 from benchmax.doctor import examine
 from benchmax.envs.catalogue import environments
-from benchmax.envs.excel.base import WORKED_EXAMPLE
-from benchmax.envs.excel.excel_env import WORKDIR, ExcelEnvInProcess
+from benchmax.envs.excel.excel_env import WORKDIR, WORKED_EXAMPLE, ExcelEnvInProcess
 from benchmax.envs.excel.levels import LEVELS, make_rows
 from benchmax.envs.excel.row_shapes import workbook_of
 from benchmax.envs.excel.tools import TOOLS

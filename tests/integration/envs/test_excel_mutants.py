@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from openpyxl.formula.translate import Translator
 
-from benchmax.envs.excel.base import ExcelBase
+from benchmax.envs.excel.excel_env import ExcelBase
 from benchmax.envs.excel.levels import LEVELS, make_rows
 from benchmax.envs.excel.reward import score_workbook
 from benchmax.envs.excel.row_shapes import workbook_of

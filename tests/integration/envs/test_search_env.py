@@ -16,8 +16,7 @@ import pytest
 from benchmax import limits
 from benchmax.doctor import examine
 from benchmax.envs.search import SearchEnv, judging
-from benchmax.envs.search.citations import cited
-from benchmax.envs.search.grading import conciseness, correctness
+from benchmax.envs.search.grading import cited, conciseness, correctness
 from benchmax.envs.search.handbook import DEFAULT_LEVEL, LEVELS, handbook_index, make_rows
 from benchmax.envs.types import Example, Unscored
 from benchmax.errors import EnvDefinitionError, NotFoundError, UsageError

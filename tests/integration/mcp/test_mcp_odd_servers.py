@@ -13,7 +13,7 @@ from aiohttp.test_utils import TestServer
 
 from benchmax import limits
 from benchmax.envs.mcp.client.http_session import HttpSession
-from benchmax.envs.mcp.client.stdio_messages import Unreadable, messages_in, number_of
+from benchmax.envs.mcp.client.mcp_session import Unreadable, messages_in, number_of
 from benchmax.envs.mcp.workdir import find_config
 from benchmax.errors import EnvDefinitionError, McpError, NotFoundError, ToolError
 from mcp_world import make_workdir, node_of, opened

@@ -43,15 +43,12 @@ def compute(expression: str) -> str:
     """The value of an expression; anything that has none is an error for the model."""
     if len(expression) > EXPRESSION_CHARS:
         raise ToolError(f"The expression is longer than {EXPRESSION_CHARS} characters. Shorten it.")
+    text = expression.strip().translate(_AS_PYTHON_SIGNS).replace("^", "**")
+    text = text if any(map(str.isalpha, text)) else _THOUSANDS.sub("", text)
     try:
-        return _shown(_value(ast.parse(_as_python(expression), mode="eval").body))
+        return _shown(_value(ast.parse(text, mode="eval").body))
     except (SyntaxError, ValueError, TypeError, RecursionError, ZeroDivisionError, OverflowError, MemoryError) as error:
         raise ToolError(f"{expression!r} cannot be computed: {error}") from None
-
-
-def _as_python(expression: str) -> str:
-    text = expression.strip().translate(_AS_PYTHON_SIGNS).replace("^", "**")
-    return text if any(char.isalpha() for char in text) else _THOUSANDS.sub("", text)
 
 
 def _value(node: ast.expr) -> Number:

@@ -9,23 +9,24 @@ would: whatever does not solve the task earns less than 0.2. One worked example 
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import textwrap
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
+from benchmax import limits
 from benchmax.envs.base_env import BaseEnv
 from benchmax.envs.code import row_shapes
 from benchmax.envs.code.answers import defines, final_code
 from benchmax.envs.code.levels import DEFAULT_LEVEL, LEVELS, make_rows
 from benchmax.envs.code.reward import Case, chance, read_cases, same, worth, written
-from benchmax.envs.code.run_python import run_python
 from benchmax.envs.code.solution_runner import Outcome, Runner, Tally, check_sandbox
-from benchmax.envs.example_id import make_example
-from benchmax.envs.generated_tasks import TEXT, arguments_schema
+from benchmax.envs.generated_tasks import TEXT, arguments_schema, row_example
 from benchmax.envs.required_columns import require_task
 from benchmax.envs.rollout_state import RolloutState
 from benchmax.envs.types import Example, Messages, RewardValue, ToolDefinition, Unscored
+from benchmax.sandbox import Result
 
 logger = logging.getLogger(__name__)
 
@@ -81,13 +82,9 @@ class CodeEnv(BaseEnv):
             task["prefix"] = prefix
         if solution := row_shapes.solution_of(row):
             task["solution"] = solution
-        shown = {"entry_point": name, "examples": row["examples"]} if row.get("examples") else {"entry_point": name}
-        question: Messages = [{"role": "user", "content": row_shapes.question_of(row)}]
-        return make_example(
-            prompt_messages=[*(WORKED_EXAMPLE if row.get("level") in LEVELS else ()), *question],
-            task=task,
-            init_rollout_args=shown,
-        )
+        before = WORKED_EXAMPLE if row.get("level") in LEVELS else []
+        shown = {"entry_point": name, "examples": row.get("examples") or None}
+        return row_example(shown, row_shapes.question_of(row), task, before, ("entry_point", "examples"))
 
     @classmethod
     def load_dataset(cls, dataset_name: str = DEFAULT_LEVEL, **kwargs: Any) -> tuple[Any, str | None]:
@@ -118,7 +115,7 @@ class CodeEnv(BaseEnv):
         if not self._tools or tool_name != TOOL.name:
             return f"Error: There is no tool {tool_name!r}."
         name, examples = self._asked[rollout_id]
-        return await run_python(self._runner, tool_args.get("code"), name, examples)
+        return await _run_python(self._runner, tool_args.get("code"), name, examples)
 
     # Rewards
 
@@ -182,3 +179,34 @@ def _log_first(name: str, cases: list[Case], outcomes: list[Outcome], held: list
     said = got.failed or f"returned {written(got.value)}"
     arguments = ", ".join(map(written, case.args))
     logger.info("%d of %d tests hold. %s(%s): %s.", sum(held), len(held), name, arguments, said)
+
+
+# The tool
+
+
+async def _run_python(runner: Runner, code: Any, name: str, examples: Sequence[Case]) -> str:
+    """What code prints, and whether the examples of the question hold; a mistake of the model begins with `Error:`."""
+    if not isinstance(code, str) or not code.strip():
+        return "Error: code must be Python source, as text."
+    if len(code) > limits.CODE_ANSWER_CHARS:
+        return f"Error: the code is longer than {limits.CODE_ANSWER_CHARS:,} characters."
+    if not name or not examples or not defines(code, name):
+        return _printed(await runner.script(code))
+    calls = runner.calls(code, name, [case.args for case in examples])
+    result, outcomes = await asyncio.gather(runner.script(code), calls)
+    tried = [_tried(name, case, got) for case, got in zip(examples, outcomes, strict=True)]
+    return "\n".join([*([_printed(result)] if result.stdout or result.stderr else []), *tried])
+
+
+def _printed(result: Result) -> str:
+    ended = f"Error: ended by its {result.ended_by} limit." if result.ended_by else ""
+    text = "\n".join(part.rstrip() for part in (result.stdout, result.stderr, ended) if part.strip())
+    return text or "(nothing was printed)"
+
+
+def _tried(name: str, case: Case, got: Outcome) -> str:
+    call = f"{name}({', '.join(map(written, case.args))})"
+    if got.failed:
+        return f"{call}: {got.failed}"
+    right = same(got.value, case.expected)
+    return f"{call} == {written(got.value)}" + (", right" if right else f", not {written(case.expected)}")

@@ -11,8 +11,6 @@ Not covered: tests that can be guessed, and a machine without a sandbox, which `
 from __future__ import annotations
 
 import asyncio
-import os
-import socket
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager, nullcontext
 from dataclasses import dataclass
@@ -166,7 +164,9 @@ class Runner:
                 said = await asking.ask({"setup": setup, "tests": tests, "name": name})
                 while said is not None and "call" in said:
                     said = await asking.ask(await solution.ask(said["call"]) or {})
-                return _tally(said) if said is not None else Tally(0, 1, await asking.end(), "")
+                if said is None:
+                    return Tally(0, 1, await asking.end(), "")
+                return Tally(int(said["held"]), int(said["failed"]), str(said["error"]), str(said["unfit"]))
 
     @asynccontextmanager
     async def _process(self, main: str, placed: bool = False) -> AsyncIterator[_Line]:
@@ -188,19 +188,11 @@ class _Line:
 
     @classmethod
     async def open(cls, sandbox: Sandbox, main: str, preparation: str) -> _Line:
-        near, far = socket.socketpair()
-        null = os.open(os.devnull, os.O_RDWR | os.O_CLOEXEC)
-        try:
-            call = Call(_program(main), files={"inside.py": preparation.encode()}, limits=_limits())
-            process = await sandbox.spawn(call, [null, null, null, far.fileno()])
-        except BaseException:
-            near.close()
-            raise
-        finally:
-            os.close(null)
-            far.close()
-        reader, writer = await asyncio.open_connection(sock=near, limit=limits.CODE_VALUE_BYTES)
-        return cls(process, reader, writer)
+        # Where a server forks no warm process, the modules come as a file.
+        prepare = f"import sys\nif {_PACKAGE!r} not in sys.modules: exec(open('inside.py').read())\n"
+        program = f"{prepare}from {_PACKAGE} import {main}\n{main}.main()"
+        call = Call(program, files={"inside.py": preparation.encode()}, limits=_limits())
+        return cls(*await sandbox.spawn_on_line(call, (plain.LINE,), plain.LINE + 1, limits.CODE_VALUE_BYTES))
 
     async def ask(self, message: dict[str, Any]) -> dict[str, Any] | None:
         """The answer; None when the process has ended, or says what is no answer."""
@@ -232,12 +224,6 @@ class _Line:
         self._process.kill()
 
 
-def _program(main: str) -> str:
-    """Where a server forks no warm process, the modules come as a file."""
-    prepare = f"import sys\nif {_PACKAGE!r} not in sys.modules: exec(open('inside.py').read())\n"
-    return f"{prepare}from {_PACKAGE} import {main}\n{main}.main()"
-
-
 def _limits(output_bytes: int = limits.SANDBOX_OUTPUT_BYTES) -> Limits:
     return Limits(
         wall_seconds=limits.CODE_WALL_SECONDS,
@@ -257,7 +243,3 @@ async def _outcome(solution: _Line, message: dict[str, Any]) -> Outcome:
         return Outcome(plain.decode(said["value"]))
     except (plain.NotPlain, KeyError):
         return Outcome(failed="no plain data")
-
-
-def _tally(said: dict[str, Any]) -> Tally:
-    return Tally(int(said["held"]), int(said["failed"]), str(said["error"]), str(said["unfit"]))

@@ -2,7 +2,6 @@
 
 composed_env.py  `ComposedEnv` and `compose`; start reading here
 parts.py         how parts are named and written, and to which of them an example belongs
-mixing.py        rows of several environments, mixed by weight
 """
 
 from benchmax.envs.composed.composed_env import ComposedEnv, compose

@@ -20,7 +20,6 @@ from typing import Any, ClassVar
 
 from benchmax.concurrency import call_function
 from benchmax.envs.base_env import BaseEnv, PartFacts, overrides, with_system_prompt
-from benchmax.envs.composed.mixing import mixed
 from benchmax.envs.composed.parts import (
     PART,
     check_name,
@@ -127,7 +126,7 @@ class ComposedEnv(BaseEnv):
 
         named = cls._named_data(dataset_name)
         found = {name: _rows(find_rows(part, named.get(name))) for name, part in cls.parts.items()}
-        return [{"env": name, "row": row} for name, row in mixed(found, cls.weights)], None
+        return [{"env": name, "row": row} for name, row in _mixed(found, cls.weights)], None
 
     @classmethod
     def _named_data(cls, text: str) -> dict[str, str]:
@@ -323,6 +322,19 @@ def _reward_weights(envs: Mapping[str, BaseEnv | type[BaseEnv]]) -> dict[str, fl
 
 
 # Details
+
+
+def _mixed(rows: Mapping[str, Sequence[Any]], weights: Mapping[str, float]) -> list[tuple[str, Any]]:
+    """(part, row) for the rows taken: any beginning of the list has each part by its weight, in every trainer."""
+    counts = {name: len(each) for name, each in rows.items() if each}
+    most = min((count / weights[name] for name, count in counts.items()), default=0.0)
+    taken = {name: max(1, min(count, round(most * weights[name]))) for name, count in counts.items()}
+    places = [
+        ((number + 0.5) / count, order, name, number)
+        for order, (name, count) in enumerate(taken.items())
+        for number in range(count)
+    ]
+    return [(name, rows[name][number]) for _, _, name, number in sorted(places)]
 
 
 def _rows(source: Any) -> list[Any]:

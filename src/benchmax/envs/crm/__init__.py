@@ -1,7 +1,6 @@
 """Questions about a company's customers, cases and agents, answered with the tools of a CRM.
 
-crm_env     the environments: in this process, on MCP servers here, on rented machines
-base        what they share: prompts, rows, levels, demonstrations
+crm_env     the environments: in this process, on MCP servers here, on rented machines; start reading here
 reward      how an answer is scored
 tasks/      the kinds of tasks, with answers and solutions
 tools/      the 25 tools; mcp_server serves them to an MCP client

@@ -13,9 +13,8 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
-from benchmax.envs.crm.base import COMPANY_FILE
 from benchmax.envs.crm.org.base import Org
-from benchmax.envs.crm.org.embedded import org_of
+from benchmax.envs.crm.org.embedded import COMPANY_FILE, org_of
 from benchmax.envs.crm.org.salesforce import SalesforceOrg
 from benchmax.envs.crm.tools import TOOLS, call_tool
 from benchmax.envs.mcp.tool_server import serve_tools

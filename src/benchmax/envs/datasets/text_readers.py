@@ -83,7 +83,7 @@ def json_rows(path: Path) -> Iterator[Row]:
             f"{name} is larger than {JSON_FILE_BYTES // limits.MIB} MiB, too large for one JSON document. "
             "Write it as .jsonl, one object on each line; that has no limit."
         )
-    parse = _Json()
+    parse = _Json("file", "write the file as JSON, as json.dump does")
     try:
         if damage := text_fault(whole):
             raise RowFault(damage)
@@ -134,10 +134,7 @@ def _broken_document(name: str, text: str, complaint: Complaint) -> Row:
     at = int(column.removeprefix("char ")) - 1 if column.startswith("char ") else 0
     start = text.rfind("\n", 0, at) + 1
     where = f"char {at - start + 1}" if column else None
-    excerpt = _excerpt(text, start)
-    reason = complaint.reason.replace("the line ends", "the file ends")
-    fix = "write the file as JSON, as json.dump does" if complaint.fix == _ONE_LINE else complaint.fix
-    moved = complaint._replace(column=where, reason=reason, fix=fix, excerpt=excerpt)
+    moved = complaint._replace(column=where, excerpt=_excerpt(text, start))
     return _broken(name, text.count("\n", 0, at) + 1, moved)
 
 
@@ -152,7 +149,7 @@ def csv_rows(path: Path) -> Iterator[Row]:
     """A header line, then one row for each record."""
     # The csv module's own bound of 128 KiB a cell is below our row limit; it is process-wide, so only ever raised.
     csv.field_size_limit(max(csv.field_size_limit(), limits.ROW_BYTES))
-    name, parse = str(path), _Json()
+    name, parse = str(path), _Json("cell", "write the cell as JSON, as json.dumps does")
     with _opened(path) as text:
         lines = _Lines(text)
         records = csv.reader(lines, strict=True, delimiter=_delimiter(path, text))
@@ -206,12 +203,8 @@ def _json_cell(column: str, cell: str, parse: _Json) -> Any:
         return parse.row(cell)
     except RowFault as fault:
         found = fault.complaint
-        inside = found.column or ""
-        reason = f"{found.reason} (at {inside})" if inside else found.reason
-        fix = "write the cell as JSON, as json.dumps does" if found.fix == _ONE_LINE else found.fix
-        raise RowFault(
-            found._replace(column=column, reason=reason.replace("the line ", "the cell "), fix=fix)
-        ) from None
+        reason = f"{found.reason} (at {found.column})" if found.column else found.reason
+        raise RowFault(found._replace(column=column, reason=reason)) from None
 
 
 # Text
@@ -303,9 +296,13 @@ def _records(lines: _Lines, records: Iterator[Any]) -> Iterator[tuple[int, Any]]
 
 
 class _Json:
-    """Reads JSON strictly: a number that JSON or a float cannot hold is refused, with its column."""
+    """Reads JSON strictly: a number that JSON or a float cannot hold is refused, with its column.
 
-    def __init__(self) -> None:
+    `what` holds it, for messages, and `fix` says how to write that.
+    """
+
+    def __init__(self, what: str = "line", fix: str = _ONE_LINE) -> None:
+        self._what, self._fix = what, fix
         self._odd_numbers: list[str] = []
         self._decode = json.JSONDecoder(parse_float=self._float, parse_constant=self._constant).decode
 
@@ -334,11 +331,16 @@ class _Json:
         try:
             return self._decode(text)
         except json.JSONDecodeError as error:
-            raise RowFault(_syntax(text, error)) from None
+            raise RowFault(self._syntax(text, error)) from None
         except RecursionError:
             raise RowFault(too_deep()._replace(excerpt=_excerpt(text))) from None
         except ValueError:  # Python's own bound on the digits of an int
             raise RowFault(Complaint(None, "a number has too many digits", "write it as text")) from None
+
+    def _syntax(self, text: str, error: json.JSONDecodeError) -> Complaint:
+        cut = error.pos >= len(text.rstrip()) or error.msg.startswith("Unterminated")
+        reason = f"the {self._what} ends in the middle of its JSON" if cut else f"not JSON: {error.msg}"
+        return Complaint(f"char {error.pos + 1}", reason, self._fix, excerpt=_excerpt(text))
 
     def refuse_odd_numbers(self, value: Any) -> None:
         """Raise RowFault if `value` holds a number of the text that JSON cannot hold."""
@@ -361,10 +363,3 @@ def _not_finite(value: Any) -> tuple[str | None, float] | None:
         elif isinstance(item, float) and not math.isfinite(item):
             return path.removeprefix(".") or None, item
     return None
-
-
-def _syntax(text: str, error: json.JSONDecodeError) -> Complaint:
-    where, excerpt = f"char {error.pos + 1}", _excerpt(text)
-    if error.pos >= len(text.rstrip()) or error.msg.startswith("Unterminated"):
-        return Complaint(where, "the line ends in the middle of its JSON", _ONE_LINE, excerpt=excerpt)
-    return Complaint(where, f"not JSON: {error.msg}", _ONE_LINE, excerpt=excerpt)

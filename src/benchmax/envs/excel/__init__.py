@@ -1,7 +1,6 @@
 """Tasks on workbooks, solved with formulas, cell tools and Python code, and judged by value after recalculation.
 
 excel_env          the environments; start reading here
-base               what they share: prompts, rows, levels, demonstrations
 tools              the tools
 reward             how a workbook is scored
 row_shapes, levels/   rows and examples, those of spreadsheetbench among them; generated tasks

@@ -10,9 +10,7 @@ import asyncio
 import contextlib
 import json
 import logging
-import os
 import shutil
-import socket
 import subprocess
 import sys
 from collections.abc import Mapping, Sequence
@@ -108,15 +106,8 @@ class SecondOpinion:
         if python is None:
             raise FileNotFoundError("LibreOffice is not installed")
         self._sandbox = Sandbox(read=[PROGRAM.parent, *_READ])
-        ours, its = socket.socketpair()
-        nowhere = os.open(os.devnull, os.O_WRONLY)
-        try:
-            self._reader, self._writer = await asyncio.open_connection(sock=ours, limit=_LINE_BYTES)
-            call = Call(argv=[python, "-I", str(PROGRAM)], limits=_LIMITS)
-            await self._sandbox.spawn(call, [its.fileno(), its.fileno(), nowhere])
-        finally:
-            its.close()
-            os.close(nowhere)
+        call = Call(argv=[python, "-I", str(PROGRAM)], limits=_LIMITS)
+        _, self._reader, self._writer = await self._sandbox.spawn_on_line(call, (0, 1), 3, _LINE_BYTES)
         await self._line()  # that it is ready
 
     async def _ask(

@@ -27,13 +27,10 @@ async def call(name: str, given: dict[str, Any]) -> str:
     files = _files()
     before = dict(files.written)
     text = await call_tool(_books(), files, name, given)
-    await asyncio.to_thread(_save, {name: each for name, each in files.written.items() if before.get(name) != each})
+    for written, content in files.written.items():
+        if before.get(written) != content:
+            await asyncio.to_thread(Path(written).write_bytes, content)
     return text
-
-
-def _save(written: dict[str, bytes]) -> None:
-    for name, content in written.items():
-        Path(name).write_bytes(content)
 
 
 def _files() -> RolloutFiles:

@@ -16,6 +16,7 @@ import select
 import subprocess
 import sys
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -130,7 +131,5 @@ class _LineProcess:
         self._process.wait()
         for pipe in (self._process.stdin, self._process.stdout):
             assert pipe is not None
-            try:
+            with suppress(OSError):  # what was left to write has no reader
                 pipe.close()
-            except OSError:  # what was left to write has no reader
-                pass

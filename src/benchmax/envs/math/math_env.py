@@ -20,7 +20,7 @@ from typing import Any, ClassVar
 from benchmax import extras
 from benchmax.envs.calculator.calculator_env import worked_product
 from benchmax.envs.calculator.expressions import compute
-from benchmax.envs.example_id import make_example
+from benchmax.envs.generated_tasks import row_example
 from benchmax.envs.math import row_shapes
 from benchmax.envs.math.answers import MathJudge, decide, final_answer
 from benchmax.envs.math.levels import DEFAULT_LEVEL, LEVELS, SYMBOLIC, make_rows
@@ -70,10 +70,7 @@ class MathEnv(ParallelMcpEnv):
         task = {"ground_truth": row_shapes.answer_of(example)}
         generated = all(map(example.get, ("steps", "reply")))  # a column of one of these names alone is another's
         solution = {"steps": example["steps"], "reply": example["reply"]} if generated else {}
-        return make_example(
-            prompt_messages=[*WORKED_EXAMPLE, {"role": "user", "content": row_shapes.question_of(example)}],
-            task=task | solution,
-        )
+        return row_example(example, row_shapes.question_of(example), task | solution, WORKED_EXAMPLE)
 
     @classmethod
     def load_dataset(cls, dataset_name: str = DEFAULT_LEVEL, **kwargs: Any) -> tuple[Any, str | None]:

@@ -13,9 +13,10 @@ from __future__ import annotations
 import asyncio
 import os
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, Self, TypeVar
 from uuid import uuid4
 
 from benchmax import limits
@@ -34,6 +35,7 @@ from benchmax.errors import EnvDefinitionError, McpError, NotFoundError, ToolErr
 from benchmax.files.temp_dirs import make_owned_dir, remove_tree
 
 OutputParser = Callable[[str], Any]
+Result = TypeVar("Result")
 _LIST_SECONDS = 90.0
 _TOOL_MARGIN, _REWARD_MARGIN = 2.0, 5.0
 """The agent times out this many seconds before the rollout does, so that its error message arrives."""
@@ -115,13 +117,10 @@ class ParallelMcpEnv(BaseEnv):
         folder = make_owned_dir("benchmax-servers-")
         try:
             write_workdir(folder, servers)
-            env = cls.__new__(cls)
-            BaseEnv.__init__(env)
-            provisioner = LocalProvisioner(folder, num_servers)
+            env = cls._without_rewards(LocalProvisioner(folder, num_servers), allowed_tools, output_parsers)
         except BaseException:
             remove_tree(folder)
             raise
-        env._set_up(provisioner, uuid4().hex, allowed_tools, output_parsers, Health())
         env._rewards = dict(rewards or {})
         env._folder = folder
         return env
@@ -129,26 +128,33 @@ class ParallelMcpEnv(BaseEnv):
     @classmethod
     def for_tools(cls, provisioner: BaseProvisioner) -> Self:
         """An environment that only calls tools: its workdir needs no reward_fn.py."""
+        return cls._without_rewards(provisioner)
+
+    @classmethod
+    def _without_rewards(
+        cls,
+        provisioner: BaseProvisioner,
+        allowed_tools: Sequence[str] | None = None,
+        output_parsers: Mapping[str, OutputParser] | None = None,
+    ) -> Self:
         env = cls.__new__(cls)
         BaseEnv.__init__(env)
-        env._set_up(provisioner, uuid4().hex, None, None, Health())
+        env._set_up(provisioner, uuid4().hex, allowed_tools, output_parsers, Health())
         return env
 
     # The pool, opened once
 
     async def _open_quietly(self) -> None:
-        try:
+        with suppress(Exception):  # the first rollout raises it
             await self._open()
-        except Exception:  # the first rollout raises it
-            pass
 
     async def _open(self) -> None:
         if self._opening is None:
             self._opening = asyncio.ensure_future(self._pool.open())
         await asyncio.shield(self._opening)
 
-    async def _with_pool(self, work: Callable[[ServerPool], Any]) -> Any:
-        async def run() -> Any:
+    async def _with_pool(self, work: Callable[[ServerPool], Awaitable[Result]]) -> Result:
+        async def run() -> Result:
             await self._open()
             return await work(self._pool)
 
@@ -161,13 +167,11 @@ class ParallelMcpEnv(BaseEnv):
 
     async def warm(self, number: int | None = None, seconds: float = 120.0) -> int:
         """Start servers for `number` rollouts, or for all, before the first one asks. Returns how many are ready."""
-        ready: int = await self._with_pool(lambda pool: pool.warm(number, seconds))
-        return ready
+        return await self._with_pool(lambda pool: pool.warm(number, seconds))
 
     async def state(self) -> list[dict[str, Any]]:
         """The state of every machine: leases, waits, starts, resets, calls, failures."""
-        found: list[dict[str, Any]] = await self._with_pool(lambda pool: pool.state())
-        return found
+        return await self._with_pool(lambda pool: pool.state())
 
     # Tools
 

@@ -143,7 +143,10 @@ class ServerPool(OlderPoolMethods):
 
     @property
     def capacity(self) -> int:
-        return sum(machine.capacity for machine in self.machines if machine.agent.failure is None)
+        return sum(machine.capacity for machine in self._alive())
+
+    def _alive(self) -> list[Machine]:
+        return [machine for machine in self.machines if machine.agent.failure is None]
 
     # Leases
 
@@ -176,7 +179,7 @@ class ServerPool(OlderPoolMethods):
                 given = await machine.agent.request("open", rollout=rollout_id, seconds=left)
             except BaseException as error:
                 self._give_back(machine)
-                if not isinstance(error, McpError) or not self._others(machine):
+                if not isinstance(error, McpError) or all(each is machine for each in self._alive()):
                     raise
                 failure = error
                 continue
@@ -184,9 +187,6 @@ class ServerPool(OlderPoolMethods):
             self.leases[rollout_id] = self._tokens[lease.token] = lease
             return lease
         raise failure or McpError("No MCP server can be had. Try again.")
-
-    def _others(self, machine: Machine) -> bool:
-        return any(each is not machine and each.agent.failure is None for each in self.machines)
 
     async def _next_machine(self, left: float, seconds: float) -> Machine:
         if self._closed:
@@ -283,15 +283,15 @@ class ServerPool(OlderPoolMethods):
 
     async def tools(self, seconds: float) -> list[dict[str, Any]]:
         """The tools that the first reachable machine lists."""
-        machine = next((each for each in self.machines if each.agent.failure is None), None)
-        if machine is None:
+        alive = self._alive()
+        if not alive:
             raise McpError(self._failure or "No machine for MCP servers is left. Wait until one is back.")
-        tools: list[dict[str, Any]] = await machine.agent.request("tools", seconds=seconds)
+        tools: list[dict[str, Any]] = await alive[0].agent.request("tools", seconds=seconds)
         return tools
 
     async def warm(self, number: int | None, seconds: float) -> int:
         """Start this many server sets, by default all, spread over the machines; returns how many are ready."""
-        alive = [machine for machine in self.machines if machine.agent.failure is None]
+        alive = self._alive()
         left = sum(machine.free for machine in alive) if number is None else number
         starting = []
         for index, machine in enumerate(alive):

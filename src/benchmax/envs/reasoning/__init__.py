@@ -2,7 +2,7 @@
 
 reasoning_env.py   the environment; start reading here
 tasks.py           the tasks by name, a class for each
-puzzles.py         making and scoring puzzles, in puzzle_process.py
+puzzle_process.py  where puzzles are made and scored
 """
 
 from benchmax.envs.reasoning.reasoning_env import ReasoningEnv

@@ -9,20 +9,24 @@ One worked puzzle shows a small model the form, where it is short.
 from __future__ import annotations
 
 import asyncio
+import atexit
 from collections.abc import Mapping
+from functools import cache
+from pathlib import Path
 from typing import Any, ClassVar
 
-from benchmax import limits
+from benchmax import extras, limits
 from benchmax.envs.base_env import BaseEnv
-from benchmax.envs.example_id import make_example
+from benchmax.envs.generated_tasks import row_example
+from benchmax.envs.line_processes.client import LineProcesses
 from benchmax.envs.loading import json_or_text
-from benchmax.envs.reasoning.puzzles import make_puzzles, score_puzzle
 from benchmax.envs.reasoning.tasks import MIXED, NAMES, check_task
 from benchmax.envs.required_columns import require_columns, require_task
 from benchmax.envs.reward_helpers import only_answer
 from benchmax.envs.types import Example, Messages, RewardValue
 from benchmax.errors import UsageError
 
+SCRIPT = Path(__file__).with_name("puzzle_process.py")
 LEVELS = ("easy", "default", "medium", "hard")
 """`default` is what reasoning-gym makes when nothing is set, the others are levels of its curricula."""
 ROWS = 400
@@ -55,16 +59,14 @@ class ReasoningEnv(BaseEnv):
     def dataset_preprocess(cls, example: Any, **kwargs: Any) -> Example:
         require_columns(example, "task", "question", "entry")
         check_task(example["task"])
-        prompt: Messages = []
+        before: Messages = []
         if shown := example.get("shown"):
             question, answer = shown
-            prompt = [{"role": "user", "content": question}, {"role": "assistant", "content": _tagged(answer)}]
+            before = [{"role": "user", "content": question}, {"role": "assistant", "content": _tagged(answer)}]
         truth = {"ground_truth": example["answer"]} if example.get("answer") is not None else {}
         known = {name: example[name] for name in ("exact", "floor") if example.get(name)}
-        return make_example(
-            prompt_messages=[*prompt, {"role": "user", "content": example["question"]}],
-            task={**truth, **known, "puzzle": example["task"], "entry": example["entry"]},
-        )
+        task = {**truth, **known, "puzzle": example["task"], "entry": example["entry"]}
+        return row_example(example, example["question"], task, before)
 
     @classmethod
     def load_dataset(cls, dataset_name: str = "", **kwargs: Any) -> tuple[list[dict[str, Any]], None]:
@@ -142,3 +144,47 @@ def _puzzles(task: str, level: str, settings: Mapping[str, Any], seed: int, rows
 
 def _tagged(answer: Any) -> str:
     return f"<answer>{answer}</answer>"
+
+
+# Making and scoring puzzles, in processes of their own: reasoning-gym is loaded there and nowhere else
+
+
+def make_puzzles(task: str, level: str, settings: Mapping[str, Any], *, seed: int, rows: int) -> list[dict[str, Any]]:
+    """Rows of a task, the same for the same arguments."""
+    order = {"task": task, "level": level, "settings": dict(settings), "seed": seed, "rows": rows}
+    said = _asked({"make": order})
+    if "error" in said:
+        chosen = ", ".join([level, *(f"{name}={value}" for name, value in settings.items())])
+        raise UsageError(
+            f"reasoning/{task} makes no puzzles with {chosen}: {said['error']}. Choose another level (easy, default, "
+            "medium, hard) or other settings."
+        )
+    return list(said["rows"])
+
+
+def score_puzzle(task: str, answer: str, entry: str) -> float:
+    """What an answer to a puzzle is worth, from 0 to 1."""
+    said = _asked({"score": {"task": task, "answer": answer, "entry": entry}})
+    if "error" in said:
+        raise UsageError(
+            f"The column entry of a row of {task} holds no puzzle ({said['error'][:200]}). "
+            "Leave it as load_dataset makes it."
+        )
+    return float(said["score"])
+
+
+def _asked(message: Mapping[str, Any]) -> dict[str, Any]:
+    extras.require("The reasoning environment", "envs")
+    return _processes().ask(message)
+
+
+@cache
+def _processes() -> LineProcesses:
+    times = limits.REASONING_SCORE_SECONDS, limits.REASONING_MAKE_SECONDS
+    # Sets of texts have another order in every process, unless their hash is fixed; puzzles are made from some.
+    made = LineProcesses(
+        SCRIPT, list(map(str, times)), patience=4 * max(times), what="Scoring puzzles",
+        variables={"PYTHONHASHSEED": "0", "MPLBACKEND": "Agg"},
+    )  # fmt: skip
+    atexit.register(made.close)
+    return made

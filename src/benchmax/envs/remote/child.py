@@ -8,6 +8,7 @@ import signal
 import subprocess
 import threading
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
@@ -76,18 +77,14 @@ class PlainChild:
     def signal(self, number: int) -> None:
         if self._popen.returncode is not None:  # reaped: its number may belong to another process by now
             return
-        try:
+        with suppress(ProcessLookupError, PermissionError):
             os.kill(self._popen.pid, number)
-        except (ProcessLookupError, PermissionError):
-            pass
 
     def _wait(self) -> None:
         """In a thread: wait until the child and all it started have ended."""
         code = self._popen.wait()
-        try:
+        with suppress(RuntimeError):  # the loop is closed already
             self._loop.call_soon_threadsafe(self.ended.set_result, Ended(code))
-        except RuntimeError:  # the loop is closed already
-            pass
 
 
 async def start_sandboxed(sandbox: Sandbox, launch: Launch, given: ProcessLimits, confinement: Confinement) -> Process:

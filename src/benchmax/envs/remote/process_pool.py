@@ -66,12 +66,6 @@ class Slot:
         self.waiting.clear()
 
 
-def _together(memory: int | None, processes: int) -> Limits:
-    """What all processes of an environment may take: more than the limits of each, which say what was the matter."""
-    most = None if memory is None else 2 * memory * processes
-    return Limits(memory_bytes=most, processes=limits.SANDBOX_ENV_PROCESSES * processes)
-
-
 class EnvPool:
     """Runs hooks in child processes."""
 
@@ -151,10 +145,13 @@ class EnvPool:
         """The sandbox of all processes, made when the first is started; None when there is to be none."""
         spec, given = self._spec, self._spec.confinement
         if given is not None and self._sandbox is None:
+            # All together may take more than the limits of each, which say what was the matter.
+            count, memory = len(self._slots), spec.limits.memory_bytes
+            most = None if memory is None else 2 * memory * count
             self._sandbox = Sandbox(
                 read=(*spec.read, *given.read), own=spec.workdir, network=given.network,
                 insist=given.insist, scrap=spec.workdir.parent, closed_ports=given.closed_ports,
-                group=_together(spec.limits.memory_bytes, len(self._slots)),
+                group=Limits(memory_bytes=most, processes=limits.SANDBOX_ENV_PROCESSES * count),
             )  # fmt: skip
         return self._sandbox
 

@@ -3,16 +3,18 @@
 1     the same words as the truth, or the same number; words that say nothing ("it is the …") do not count
 0.5   most of the truth and little else, with all of its numbers and no other: part of a list, one name of two
 0     anything else: a longer text that holds the truth somewhere, several candidates, another number
+
+And which sources it cites: marks such as `[Source: d42]`, each the id of a text or what its metadata calls it.
 """
 
 from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from benchmax.envs.reward_helpers import accepted_answers, exact_match
+from benchmax.envs.reward_helpers import SOURCE_MARK, CitationScore, accepted_answers, exact_match
 
 CHARS = 4_000
 """Of an answer; a longer one is no answer."""
@@ -28,6 +30,8 @@ _FILLER_WORDS = frozenset(
         "by", "for", "with", "and", "answer", "so", "he", "she", "they", "his", "her",
     }
 )  # fmt: skip
+_NAMES = ("source_id", "id", "file", "title", "url")
+"""What the metadata of a text may call it by."""
 
 
 def correctness(answer: str, truth: Any) -> float:
@@ -65,12 +69,30 @@ def _grade(answer: str, truth: str) -> float:
 def _words(text: str) -> list[str]:
     """The words that say something, numbers without separators of thousands."""
     found = (word.casefold() for word in _WORD.findall(text))
-    return [_plain(word) for word in found if word not in _FILLER_WORDS]
-
-
-def _plain(word: str) -> str:
-    return re.sub(r",(?=\d{3}\b)", "", word) if _NUMBER.fullmatch(word) else word
+    said = (word for word in found if word not in _FILLER_WORDS)
+    return [re.sub(r",(?=\d{3}\b)", "", word) if _NUMBER.fullmatch(word) else word for word in said]
 
 
 def _numbers(words: Iterable[str]) -> set[str]:
     return {word for word in words if any(char.isdigit() for char in word)}
+
+
+def without_citations(text: str) -> str:
+    return SOURCE_MARK.sub("", text).strip()
+
+
+def cited(text: str, chunks: Sequence[Mapping[str, Any]]) -> CitationScore:
+    """The share of marks that name one of the texts, and of texts that are named; 0 when there are none."""
+    marks = {part.strip().casefold() for mark in SOURCE_MARK.findall(text) for part in mark.split(",")} - {""}
+    names = [_names_of(chunk) for chunk in chunks]
+    if not marks or not names:
+        return CitationScore(0.0, 0.0)
+    known = set().union(*names)
+    return CitationScore(len(marks & known) / len(marks), sum(bool(marks & each) for each in names) / len(names))
+
+
+def _names_of(chunk: Mapping[str, Any]) -> set[str]:
+    metadata = chunk.get("metadata")
+    known = metadata if isinstance(metadata, Mapping) else {}
+    values = (chunk.get("id"), *map(known.get, _NAMES))
+    return {str(value).strip().casefold() for value in values if value not in (None, "")}

@@ -16,9 +16,10 @@ import os
 from collections.abc import Generator, Mapping, Sequence
 from typing import Any
 
+from benchmax import limits
+from benchmax.concurrency import call_function
 from benchmax.envs.base_env import BaseEnv
-from benchmax.envs.example_id import make_example
-from benchmax.envs.generated_tasks import TEXT, arguments_schema, worked_example
+from benchmax.envs.generated_tasks import TEXT, arguments_schema, row_example, worked_example
 from benchmax.envs.required_columns import require_columns, require_task
 from benchmax.envs.reward_helpers import (
     accepted_answers,
@@ -27,11 +28,9 @@ from benchmax.envs.reward_helpers import (
     extract_last_answer_block,
     tool_call_efficiency,
 )
-from benchmax.envs.search import grading, results
-from benchmax.envs.search.citations import cited, without_citations
+from benchmax.envs.search import grading
 from benchmax.envs.search.handbook import DEFAULT_LEVEL, LEVELS, handbook_index, make_rows
-from benchmax.envs.search.handbook.rows import NAME
-from benchmax.envs.search.handbook.tasks import searches, solve
+from benchmax.envs.search.handbook.tasks import NAME, searches, solve
 from benchmax.envs.search.judging import AnswerJudge, TokenProvider
 from benchmax.envs.types import Example, Messages, RewardValue, ToolCall, ToolDefinition, Unscored
 from benchmax.errors import EnvDefinitionError, JudgeError, UsageError
@@ -47,6 +46,7 @@ WORKED_EXAMPLE: Messages = worked_example(
     "<answer>3907</answer> [Source: d999]",
 )
 """A worked example, for the level at which small models begin; no employee has this name."""
+_CUT = "\n[cut: search for less, or with a smaller limit]"
 _PROMPT = "Search{about}. Answer in <answer> tags and cite the text that says so: [Source: id]."
 
 
@@ -118,11 +118,7 @@ class SearchEnv(BaseEnv):
         if row.get("facts") is not None:
             task["facts"] = dict(row["facts"])
         shown = WORKED_EXAMPLE if row.get("level") == DEFAULT_LEVEL else []
-        return make_example(
-            prompt_messages=[*shown, {"role": "user", "content": str(row["question"])}],
-            task=task,
-            init_rollout_args={"corpus": row["corpus"]} if row.get("corpus") else None,
-        )
+        return row_example(row, str(row["question"]), task, shown, ("corpus",))
 
     @classmethod
     def load_dataset(cls, dataset_name: str = DEFAULT_LEVEL, **kwargs: Any) -> tuple[Any, str | None]:
@@ -160,9 +156,11 @@ class SearchEnv(BaseEnv):
         if self._calls[rollout_id] > self._max_calls:
             return f"Error: {self._max_calls} searches are all there are. Answer now."
         try:
-            return await results.search(self._corpus, query, limit, mode or LEXICAL)
+            given = {"mode": mode} if mode and mode != LEXICAL else {}
+            found = await call_function(self._corpus.search, query, limit, **given)
         except UsageError as error:  # a mode or filter that the corpus does not have
             return f"Error: {error}"
+        return _shown(list(found or ()), query)
 
     async def release_rollout(self, rollout_id: str) -> None:
         self._calls.pop(rollout_id, None)
@@ -181,13 +179,13 @@ class SearchEnv(BaseEnv):
     ) -> Mapping[str, RewardValue]:
         task = dict(require_task(task, "ground_truth"))
         said = extract_completion_text(messages)
-        answer = without_citations(extract_last_answer_block(said))
+        answer = grading.without_citations(extract_last_answer_block(said))
         try:
             correct = await self._grade(answer, task)
         except JudgeError as error:
             return dict.fromkeys(self.reward_weights, Unscored(str(error)))
         chunks = task.get("reference_chunks") or []
-        citations = cited(said, chunks)
+        citations = grading.cited(said, chunks)
         return {
             "answer_correctness": correct,
             "conciseness": correct * grading.conciseness(answer, said, task["ground_truth"]),
@@ -251,3 +249,19 @@ def _opened(search: Any) -> Any:
     if not callable(getattr(search, "search", None)):
         raise EnvDefinitionError(f"search is {search!r}, which has no method search. Give a corpus, or its address.")
     return search
+
+
+def _shown(found: Sequence[Any], query: str) -> str:
+    """What a search shows to the model: for each text its source, as it is to be cited, and what it says."""
+    if not found:
+        return f"No results for {query[:100]!r}. Try other words."
+    text = "\n".join(f"[Source: {_part(each, 'id')}] {_part(each, 'content')}".rstrip() for each in found)
+    return text if len(text) <= limits.SEARCH_OUTPUT_CHARS else text[: limits.SEARCH_OUTPUT_CHARS] + _CUT
+
+
+def _part(hit: Any, name: str) -> str:
+    """Of a hit: an object or a mapping with an id and a content, or a plain text."""
+    if isinstance(hit, str):
+        return hit if name == "content" else "?"
+    value = hit.get(name) if isinstance(hit, Mapping) else getattr(hit, name, "")
+    return " ".join(str(value or "").split()) if name == "id" else str(value or "").strip()

@@ -16,8 +16,7 @@ from collections.abc import Generator, Mapping, Sequence
 from typing import Any, ClassVar
 
 from benchmax.envs.base_env import BaseEnv
-from benchmax.envs.example_id import make_example
-from benchmax.envs.generated_tasks import with_answer, worked_example
+from benchmax.envs.generated_tasks import row_example, with_answer, worked_example
 from benchmax.envs.required_columns import require_columns, require_task
 from benchmax.envs.reward_helpers import (
     accepted_answers,
@@ -91,11 +90,7 @@ class WikipediaEnv(BaseEnv):
         if row.get("kind") in KINDS and row.get("facts"):
             task |= {"kind": row["kind"], "facts": dict(row["facts"])}
         shown = WORKED_EXAMPLE if row.get("level") == DEFAULT_LEVEL else []
-        return make_example(
-            prompt_messages=[*shown, {"role": "user", "content": str(question)}],
-            task=task,
-            init_rollout_args={"corpus": row["corpus"]} if row.get("corpus") else None,
-        )
+        return row_example(row, str(question), task, shown, ("corpus",))
 
     @classmethod
     def load_dataset(cls, dataset_name: str = DEFAULT_LEVEL, **kwargs: Any) -> tuple[Any, str | None]:

@@ -46,7 +46,7 @@ def confine(
     listed: Iterable[str],
     write: Iterable[str],
     tcp: bool,
-    port: int | None = None,
+    port: int | None,
 ) -> None:
     """Leave this process these paths, of those `listed` the names in them; with `tcp` no TCP but to serve `port`."""
     files = _files() if "landlock_files" in guards else 0

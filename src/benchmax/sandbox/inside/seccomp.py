@@ -75,7 +75,13 @@ class _Program(ctypes.Structure):
 
 
 def available() -> bool:
-    return kernel.MACHINE in _ARCHITECTURES and _try(_NOTIFY_SIZES, 0, bytes(8))
+    if kernel.MACHINE not in _ARCHITECTURES:
+        return False
+    try:
+        kernel.syscall(kernel.SECCOMP, _NOTIFY_SIZES, 0, bytes(8))
+    except OSError:
+        return False
+    return True
 
 
 def install(network: str) -> int:
@@ -106,14 +112,6 @@ def _names() -> dict[int, str]:
     special = {"clone": _CLONE, "socket": _SOCKET, "ioctl": _IOCTL, "mmap": _MMAP}
     special.update(sendto=_SENDTO, sendmsg=_SENDMSG, sendmmsg=_SENDMMSG)
     return {numbers[column]: name for name, numbers in {**_NUMBERS, **special}.items()}
-
-
-def _try(operation: int, flags: int, argument: bytes) -> bool:
-    try:
-        kernel.syscall(kernel.SECCOMP, operation, flags, argument)
-    except OSError:
-        return False
-    return True
 
 
 @functools.cache

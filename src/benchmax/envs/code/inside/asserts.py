@@ -12,12 +12,10 @@ itself: one that fails does not end the others. Asserts of a constant count noth
 from __future__ import annotations
 
 import ast
-import os
 from typing import Any, BinaryIO
 
 from . import plain
 
-LINE = 3
 NAMES = ("candidate",)
 """What tests call the function, besides its own name."""
 _HOLDS, _BREAKS = "assertion_holds_", "assertion_breaks_"
@@ -58,7 +56,7 @@ class Tally:
 
 
 def main() -> None:
-    with open(LINE, "rb", closefd=False) as given:
+    with open(plain.LINE, "rb", closefd=False) as given:
         start = plain.load(given.readline())
         tally = Tally()
         try:
@@ -68,7 +66,7 @@ def main() -> None:
         except BaseException as error:
             tally.error = f"{type(error).__name__}: {error}"[:200]
             tally.breaks(error)
-        _send({name: getattr(tally, name) for name in ("held", "failed", "error", "unfit")})
+        plain.send(plain.dump(vars(tally)))
 
 
 def _run(start: dict[str, Any], tally: Tally, given: BinaryIO) -> None:
@@ -97,7 +95,7 @@ def _stand_in(tally: Tally, given: BinaryIO) -> Any:
     def function(*args: Any, **kwargs: Any) -> Any:
         try:
             named = {name: plain.encode(each) for name, each in kwargs.items()}
-            _send({"call": {"args": [plain.encode(each) for each in args], "kwargs": named}})
+            plain.send(plain.dump({"call": {"args": [plain.encode(each) for each in args], "kwargs": named}}))
         except plain.NotPlain as error:
             tally.unfit = f"they pass {error}"
             raise _End("no plain data") from None
@@ -115,9 +113,3 @@ def _outcome(line: bytes) -> Any:
     except (plain.NotPlain, KeyError):
         raise _End("the solution's process ended") from None
     raise _RAISED.get(kind, RuntimeError)(text)
-
-
-def _send(message: dict[str, Any]) -> None:
-    line = plain.dump(message)
-    while line:
-        line = line[os.write(LINE, line) :]

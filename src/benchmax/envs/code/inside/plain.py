@@ -8,8 +8,11 @@ from __future__ import annotations
 
 import json
 import math
+import os
 from typing import Any
 
+LINE = 3
+"""The descriptor of the line to the caller; 0, 1 and 2 lead nowhere."""
 MOST_DEPTH = 64
 _EXACT = 2**53
 _COLLECTIONS = {"tuple": tuple, "set": set, "frozenset": frozenset}
@@ -18,6 +21,12 @@ _AS_DICT = ("Counter", "OrderedDict", "defaultdict")
 
 class NotPlain(ValueError):
     """A value that is no plain data, or a line that describes none."""
+
+
+def send(line: bytes) -> None:
+    """Send a line to the caller."""
+    while line:
+        line = line[os.write(LINE, line) :]
 
 
 def dump(message: dict[str, Any]) -> bytes:

@@ -126,12 +126,9 @@ class _Writer(ast.NodeTransformer):
         return ast.While(changed.test, [turn, *changed.body], changed.orelse)
 
     def _either(self, node: ast.expr, mutants: Sequence[ast.expr]) -> ast.expr:
-        numbered = []
-        for mutant in mutants:
-            self.count += 1
-            numbered.append((self.count, mutant))
+        first, self.count = self.count + 1, self.count + len(mutants)
         written = self._inside(node)
-        for number, mutant in numbered:
+        for number, mutant in enumerate(mutants, first):
             written = ast.IfExp(_is(number), mutant, written)
         return written
 

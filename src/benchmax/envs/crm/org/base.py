@@ -42,6 +42,10 @@ class Org(Protocol):
         ...
 
 
+def malformed(message: str) -> QueryError:
+    return QueryError("MALFORMED_QUERY", message)
+
+
 def too_many_rows() -> QueryError:
     most = f"{limits.CRM_QUERY_ROWS:,}"
     return QueryError("OPERATION_TOO_LARGE", f"The query has more than {most} rows. Narrow it, or add a LIMIT.")

@@ -24,6 +24,8 @@ from benchmax.envs.crm.soql.search import Search, Words, parse_sosl, words_of
 from benchmax.envs.crm.soql.sql import compile_select
 from benchmax.envs.crm.soql.syntax import Select
 
+COMPANY_FILE = "company.json"
+"""Where an MCP server finds which company its rollout is about."""
 _STEPS_AT_ONCE = 10_000
 """SQLite's steps between two looks at how many there were."""
 _READS = frozenset({sqlite3.SQLITE_SELECT, sqlite3.SQLITE_READ, sqlite3.SQLITE_FUNCTION})
@@ -57,7 +59,7 @@ class EmbeddedOrg:
             _fill(self._database, each, tables.get(each.name, ()))
         self._database.commit()
         self._database.execute("PRAGMA query_only = ON")
-        self._database.set_authorizer(_only_reads)
+        self._database.set_authorizer(lambda action, *_: sqlite3.SQLITE_OK if action in _READS else sqlite3.SQLITE_DENY)
         self._database.set_progress_handler(self._is_too_long, _STEPS_AT_ONCE)
 
     async def soql(self, query: str) -> list[Row]:
@@ -121,10 +123,6 @@ def org_of(seed: int) -> EmbeddedOrg:
 def _made(seed: int) -> EmbeddedOrg:
     company = company_of(seed)
     return EmbeddedOrg(company.tables, company.today)
-
-
-def _only_reads(action: int, *given: object) -> int:
-    return sqlite3.SQLITE_OK if action in _READS else sqlite3.SQLITE_DENY
 
 
 def _fill(database: sqlite3.Connection, target: SObject, rows: Sequence[Row]) -> None:

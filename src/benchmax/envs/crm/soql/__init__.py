@@ -1,8 +1,7 @@
 """SOQL and SOSL, the query languages of Salesforce: the part of them that the embedded org understands.
 
-tokens     text → tokens
 syntax     what a query is, as dataclasses
-parser     tokens → a SOQL query
+parser     text → tokens → a SOQL query
 sql        a SOQL query → SQL with parameters; every name is looked up in the schema, every value is bound
 date_literals   TODAY, LAST_N_DAYS:30 and their like, as spans of days
 search     SOSL: text → a search, and which records it finds

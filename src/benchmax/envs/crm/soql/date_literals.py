@@ -10,7 +10,7 @@ import re
 from collections.abc import Callable
 from datetime import date, timedelta
 
-from benchmax.envs.crm.soql.tokens import malformed
+from benchmax.envs.crm.org.base import malformed
 
 Span = tuple[date, date]
 

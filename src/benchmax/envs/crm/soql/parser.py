@@ -1,18 +1,18 @@
-"""Tokens → a SOQL query, by recursive descent.
+"""Text → tokens → a SOQL query, by recursive descent.
 
 As in Salesforce, AND and OR may be mixed only with brackets: what they would mean without is not left to be guessed.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Sequence
 from datetime import UTC, date, datetime
-from typing import TypeVar
+from typing import NamedTuple, TypeVar
 
 from benchmax import limits
-from benchmax.envs.crm.org.base import QueryError
+from benchmax.envs.crm.org.base import QueryError, malformed
 from benchmax.envs.crm.soql import syntax
-from benchmax.envs.crm.soql.tokens import Token, malformed, tokens
 
 _COMPARISONS = ("=", "!=", "<>", "<", "<=", ">", ">=")
 _CLAUSES = ("FROM", "WHERE", "GROUP", "HAVING", "ORDER", "LIMIT", "OFFSET")
@@ -20,7 +20,47 @@ _RESERVED = frozenset({*_CLAUSES, "AND", "OR", "NOT", "IN", "LIKE", "NULL", "TRU
 _UNCOVERED = frozenset({"FOR", "USING", "WITH", "ALL", "TYPEOF", "UPDATE"})
 _WHOLE_NUMBERS = range(-(2**63), 2**63)
 _NUMBER_CHARS = 40
+_TOKEN = re.compile(
+    r"""(?P<space>\s++)
+    | (?P<datetime>\d{4}-\d\d-\d\dT\d\d:\d\d(?::\d\d(?:\.\d{1,6})?)?(?:Z|[+-]\d\d:?\d\d))
+    | (?P<date>\d{4}-\d\d-\d\d(?![\dT-]))
+    | (?P<number>[+-]?\d++(?:\.\d++)?(?![\w.]))
+    | (?P<word>[A-Za-z_]\w*+)
+    | (?P<string>'(?:[^'\\]++|\\.)*+')
+    | (?P<sign><=|>=|!=|<>|[=<>(),.:])""",
+    re.VERBOSE | re.ASCII | re.DOTALL,
+)
 T = TypeVar("T")
+
+
+class Token(NamedTuple):
+    """A word of a query."""
+
+    kind: str
+    """`word`, `string`, `number`, `date`, `datetime`, `sign` or `end`."""
+    text: str
+
+    def is_one_of(self, *texts: str) -> bool:
+        """Whether it is one of these words, whatever its capitals, or one of these signs."""
+        return self.kind in ("word", "sign") and self.text.upper() in texts
+
+
+def tokens(query: str, start: int = 0) -> list[Token]:
+    """The words of a query from a place on, closed by an `end`."""
+    if len(query) > limits.CRM_QUERY_CHARS:
+        raise QueryError("QUERY_TOO_LONG", f"A query has at most {limits.CRM_QUERY_CHARS:,} characters.")
+    found: list[Token] = []
+    position = start
+    while position < len(query):
+        match = _TOKEN.match(query, position)
+        if match is None:
+            if query[position] == "'":
+                raise malformed("unclosed string: a text in single quotes has no end")
+            raise malformed(f"unexpected token: {query[position : position + 20]!r} at {position + 1}")
+        if match.lastgroup != "space":
+            found.append(Token(str(match.lastgroup), match[0]))
+        position = match.end()
+    return [*found, Token("end", "")]
 
 
 def parse_soql(query: str) -> syntax.Select:
@@ -89,7 +129,7 @@ class Parser:
 
     def select(self) -> syntax.Select:
         self.expect("SELECT")
-        fields = self.fields()
+        fields = self.several(self.selected)
         self.expect("FROM")
         name, alias = self.name(any_word=True), self._alias()
         if self.next.is_one_of(","):
@@ -108,10 +148,7 @@ class Parser:
             found.append(read())
         return tuple(found)
 
-    def fields(self) -> tuple[syntax.Selected, ...]:
-        return self.several(self._selected)
-
-    def _selected(self) -> syntax.Selected:
+    def selected(self) -> syntax.Selected:
         if self.next.is_one_of("("):
             raise malformed("a subquery in the field list is not supported here; query the other object by itself")
         return syntax.Selected(self.expression(), self._alias())

@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterable
 from datetime import datetime
 
-from benchmax.envs.crm.soql.tokens import malformed
+from benchmax.envs.crm.org.base import malformed
 
 _ESCAPES = {"\\": "\\\\", "'": "\\'", '"': '\\"', "\n": "\\n", "\r": "\\r", "\t": "\\t", "\b": "\\b", "\f": "\\f"}
 _UNESCAPED = {written[1]: meant for meant, written in _ESCAPES.items()}

@@ -16,9 +16,8 @@ from typing import TypeAlias
 from benchmax import limits
 from benchmax.envs.crm.org.base import QueryError
 from benchmax.envs.crm.org.schema import NAME_FIELDS, OBJECTS, Field, Type
-from benchmax.envs.crm.soql.parser import Parser
+from benchmax.envs.crm.soql.parser import Parser, tokens
 from benchmax.envs.crm.soql.syntax import Path, Select, Selected
-from benchmax.envs.crm.soql.tokens import tokens
 
 _FIND = re.compile(r"\s*FIND\s*\{((?:[^{}\\]++|\\.)*+)\}", re.IGNORECASE | re.DOTALL)
 _PIECE = re.compile(r'"((?:[^"\\]++|\\.)*+)"|([()])|((?:[^\s()"\\]++|\\.)++)', re.DOTALL)
@@ -98,7 +97,7 @@ class _SearchParser(Parser):
         name = self.name(any_word=True)
         if not self.accept("("):
             return Select((Selected(Path(("Id",))),), name)
-        fields = self.fields()
+        fields = self.several(self.selected)
         if not all(isinstance(each.expression, Path) and not each.alias for each in fields):
             raise malformed_search(f"RETURNING {name}(…) takes fields, without functions and names of their own")
         where, order_by, limit, offset = self.where(), self.order_by(), self.limit(), self.offset()

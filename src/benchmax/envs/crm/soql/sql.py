@@ -12,10 +12,9 @@ from datetime import date
 from typing import Any
 
 from benchmax import limits
-from benchmax.envs.crm.org.base import QueryError, Row
+from benchmax.envs.crm.org.base import QueryError, Row, malformed
 from benchmax.envs.crm.org.schema import Field, SObject, Type, find_object
 from benchmax.envs.crm.soql import syntax
-from benchmax.envs.crm.soql.tokens import malformed
 from benchmax.envs.crm.soql.values import bound, pattern, span_of
 
 AGGREGATES = frozenset({"COUNT", "COUNT_DISTINCT", "SUM", "AVG", "MIN", "MAX"})

@@ -8,12 +8,11 @@ from __future__ import annotations
 from datetime import date, datetime
 from typing import Any
 
-from benchmax.envs.crm.org.base import QueryError
+from benchmax.envs.crm.org.base import QueryError, malformed
 from benchmax.envs.crm.org.schema import Type
 from benchmax.envs.crm.soql.date_literals import span
 from benchmax.envs.crm.soql.quoting import read_pattern, read_text
 from benchmax.envs.crm.soql.syntax import Literal
-from benchmax.envs.crm.soql.tokens import malformed
 
 _TEXTS = frozenset({Type.ID, Type.REFERENCE, Type.TEXT, Type.EMAIL, Type.PHONE})
 _FITS = {Type.NUMBER: "number", Type.BOOLEAN: "boolean", Type.DATE: "date", Type.DATETIME: "datetime"}
@@ -30,7 +29,10 @@ def bound(literal: Literal, kind: Type, name: str) -> Any:
     if literal.kind == "null":
         return None
     if kind in _TEXTS:
-        return _text(literal, name) or None
+        if literal.kind != "string":
+            problem = f"value of filter criterion for field '{name}' must be a text, enclosed in quotes"
+            raise QueryError("INVALID_FIELD", problem)
+        return read_text(literal.value) or None
     if literal.kind != _FITS[kind]:
         quotes = " and should not be enclosed in quotes" if literal.kind == "string" else ""
         raise QueryError(
@@ -39,14 +41,6 @@ def bound(literal: Literal, kind: Type, name: str) -> Any:
     if kind is Type.DATE:
         return literal.value.isoformat()
     return write_time(literal.value) if kind is Type.DATETIME else literal.value
-
-
-def _text(literal: Literal, name: str) -> str:
-    if literal.kind != "string":
-        raise QueryError(
-            "INVALID_FIELD", f"value of filter criterion for field '{name}' must be a text, enclosed in quotes"
-        )
-    return read_text(literal.value)
 
 
 def pattern(literal: Literal, kind: Type, name: str) -> str:

@@ -80,15 +80,12 @@ def _busy_agents(start: str, end: str, cases: int) -> Steps:
 # Times
 
 
-def _seconds(case: Row) -> int:
-    created, closed = (datetime.fromisoformat(case[name]) for name in ("CreatedDate", "ClosedDate"))
-    return int((closed - created).total_seconds())
-
-
 def _averages(cases: Iterable[Row], group: Callable[[Row], str]) -> dict[str, Fraction]:
+    """Seconds from creation to closure, exactly."""
     times: dict[str, list[int]] = defaultdict(list)
     for case in cases:
-        times[group(case)].append(_seconds(case))
+        created, closed = (datetime.fromisoformat(case[name]) for name in ("CreatedDate", "ClosedDate"))
+        times[group(case)].append(int((closed - created).total_seconds()))
     return {name: Fraction(sum(each), len(each)) for name, each in times.items()}
 
 

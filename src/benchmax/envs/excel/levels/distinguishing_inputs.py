@@ -35,18 +35,13 @@ def telling_inputs(
     found: list[Sheets] = []
     vain = 0
     while left and vain < _VAIN_ROUNDS:
-        rest, best = _best(draw, inputs, answer, left)
+        tried = [inputs(draw) for _ in range(_ROUND)]  # those are taken that leave the fewest wrong answers
+        rest, best = min(((_undetected(each, answer, left), each) for each in tried), key=lambda pair: len(pair[0]))
         vain = vain + 1 if len(rest) == len(left) else 0
         if vain == 0:
             found.append(best)
             left = rest
     return found
-
-
-def _best(draw: random.Random, inputs: Inputs, answer: Answer, wrong: Sequence[Answer]) -> tuple[list[Answer], Sheets]:
-    """Of some inputs those that leave the fewest wrong answers, and what they leave."""
-    tried = [inputs(draw) for _ in range(_ROUND)]
-    return min(((_undetected(each, answer, wrong), each) for each in tried), key=lambda pair: len(pair[0]))
 
 
 def _undetected(sheets: Sheets, answer: Answer, wrong: Sequence[Answer]) -> list[Answer]:

@@ -3,7 +3,6 @@
 operations   the entry: one request, one result; start reading here
 engine       values after recalculation by ironcalc, and where it is not to be relied on (`doubts`)
 libreoffice  a warm LibreOffice, as a second opinion; a program of its own
-edit         the cell tools
 typed_values what a typed text becomes: `12`, `=A1`, `2024-03-05`
 formulas     what the text of a formula tells: functions, references, whether ironcalc can be relied on
 dump         a workbook as text

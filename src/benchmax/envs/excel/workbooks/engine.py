@@ -43,8 +43,8 @@ class Recalculated:
         if self._model is None:
             return
         wrong = {place: right for place, each in self._formulas.items() if (right := formulas.corrected(each)) != each}
-        for (sheet, row, column), formula in wrong.items():
-            self._model.update_cell_with_formula(self._index[sheet], row, column, formula)
+        for place, formula in wrong.items():
+            self._model.update_cell_with_formula(*self._at(place), formula)
         if wrong:
             self._model.evaluate()
 
@@ -60,8 +60,8 @@ class Recalculated:
         if self._model is None:
             return
         undone = {place: self._original(place) for place in self._changed if place not in cells}
-        for (sheet, row, column), value in {**undone, **cells}.items():
-            _put(self._model, self._index[sheet], row, column, value)
+        for place, value in {**undone, **cells}.items():
+            _put(self._model, self._at(place), value)
         self._changed = set(cells)
         self._model.evaluate()
         if any(map(formulas.only_powers_divide, self._formulas.values())):
@@ -83,7 +83,18 @@ class Recalculated:
         return self._computed(place)
 
     def _computed(self, place: Place) -> Value:
-        return None if self._model is None else _value(self._model, self._index[place[0]], place[1], place[2])
+        if self._model is None:
+            return None
+        value: Value = self._model.get_cell_value(*self._at(place))
+        if not isinstance(value, str) or not value.startswith("#"):
+            return value
+        if self._model.get_cell_type(*self._at(place)) != ironcalc.CellType.ErrorValue:
+            return value
+        return {"unknown": "it is not computed here"} if value == "#N/IMPL!" else {"error": value}
+
+    def _at(self, place: Place) -> tuple[int, int, int]:
+        """Where ironcalc has it."""
+        return self._index[place[0]], place[1], place[2]
 
     def dated(self, place: Place) -> Value:
         """The value, with numbers that are shown as dates or times as such."""
@@ -111,7 +122,7 @@ class Recalculated:
     def _as_read(self, place: Place, formula: str) -> str:
         if self._model is None or isinstance(self.cell(place).value, ArrayFormula):
             return formula
-        return str(self._model.get_cell_content(self._index[place[0]], place[1], place[2]))
+        return str(self._model.get_cell_content(*self._at(place)))
 
     def _spread(self, found: dict[Place, str]) -> dict[Place, str]:
         """Those and all formulas that depend on them."""
@@ -178,23 +189,14 @@ def _text(value: Any) -> str:
     return "=TABLE()" if isinstance(value, DataTableFormula) else str(value)
 
 
-def _value(model: Any, sheet: int, row: int, column: int) -> Value:
-    value: Value = model.get_cell_value(sheet, row, column)
-    if not isinstance(value, str) or not value.startswith("#"):
-        return value
-    if model.get_cell_type(sheet, row, column) != ironcalc.CellType.ErrorValue:
-        return value
-    return {"unknown": "it is not computed here"} if value == "#N/IMPL!" else {"error": value}
-
-
-def _put(model: Any, sheet: int, row: int, column: int, value: Any) -> None:
+def _put(model: Any, at: tuple[int, int, int], value: Any) -> None:
     if value is None:
-        model.clear_cell_contents(sheet, row, column)
+        model.clear_cell_contents(*at)
     elif isinstance(value, bool):
-        model.update_cell_with_bool(sheet, row, column, value)
+        model.update_cell_with_bool(*at, value)
     elif (number := number_of(value)) is not None:
-        model.update_cell_with_number(sheet, row, column, number)
+        model.update_cell_with_number(*at, number)
     elif isinstance(value, str) and value.startswith("="):
-        model.update_cell_with_formula(sheet, row, column, value)
+        model.update_cell_with_formula(*at, value)
     else:
-        model.update_cell_with_text(sheet, row, column, str(value))
+        model.update_cell_with_text(*at, str(value))

@@ -18,11 +18,14 @@ from collections.abc import Callable
 from typing import Any
 
 import openpyxl
+from openpyxl.cell import MergedCell
+from openpyxl.formula.translate import Translator
 from openpyxl.utils.exceptions import InvalidFileException
 
-from . import dump, edit, formulas
+from . import dump, formulas
 from .engine import Place, Recalculated, sheet_named
 from .ranges import Area, cell_name, parse_area, parse_areas
+from .typed_values import read_typed
 from .values import Value, as_json
 
 BOOK, REQUEST, RESULT = "book.xlsx", "request.json", "result.json"
@@ -72,13 +75,32 @@ def _placed(book: openpyxl.Workbook, area: Area, most: int) -> tuple[str, Area]:
 def _edit(area: str, value: Any, most: int, shown: int) -> dict[str, Any]:
     before = openpyxl.load_workbook(BOOK)
     sheet, cells = _placed(before, parse_area(area), most)
-    written = edit.write(before, sheet, cells, value)
+    written = _write(before, sheet, cells, value)
     before.save(BOOK)
     found = Recalculated(BOOK, before)
     if found.value((sheet, cells.top, cells.left)) == {"error": "#ERROR!"}:
         raise ValueError(f"the formula {value} cannot be read. Check its brackets and commas.")
     lines = [f"{name}: {_shown(found, sheet, name)}" for name in written[:shown]]
     return {"text": "\n".join(lines + ["…"] * (len(written) > shown))}
+
+
+def _write(book: openpyxl.Workbook, sheet: str, area: Area, value: Any) -> list[str]:
+    """Put a value into every cell of an area, a formula with references that move along; returns the cells' names."""
+    typed, shape = read_typed(value)
+    first = cell_name(area.top, area.left)
+    written: list[str] = []
+    for row, column in area.cells():
+        cell = book[sheet].cell(row, column)
+        if isinstance(cell, MergedCell):
+            raise ValueError(f"{cell.coordinate} is inside of a merged cell. Write to its first cell.")
+        moved = isinstance(typed, str) and typed.startswith("=") and len(written) > 0
+        cell.value = Translator(typed, first).translate_formula(cell.coordinate) if moved else typed
+        if isinstance(typed, str) and shape == "@":
+            cell.data_type = "s"
+        if shape:
+            cell.number_format = shape
+        written.append(cell.coordinate)
+    return written
 
 
 def _shown(found: Recalculated, sheet: str, name: str) -> str:

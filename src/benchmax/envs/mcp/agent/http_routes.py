@@ -25,13 +25,14 @@ from benchmax.envs.mcp.agent.auth import bearer_token, error_response
 from benchmax.envs.mcp.agent.lease_pool import Lease
 from benchmax.envs.mcp.agent.node import Node
 from benchmax.envs.mcp.agent.workspace_files import FileTooLarge
-from benchmax.envs.mcp.client.mcp_session import HANDSHAKE, MODERN, RpcError
+from benchmax.envs.mcp.client.mcp_session import HANDSHAKE, MODERN, UNKNOWN_METHOD, RpcError
 from benchmax.envs.mcp.frame_socket import CHUNK_BYTES
 from benchmax.envs.mcp.workdir import MissingFile
 from benchmax.errors import BenchmaxError, McpError, ToolError, UsageError
 
-INVALID_REQUEST, UNKNOWN_METHOD, INVALID_PARAMS = -32600, -32601, -32602
+INVALID_REQUEST, INVALID_PARAMS = -32600, -32602
 """Codes of JSON-RPC."""
+_UNCACHED = {"resultType": "complete", "ttlMs": 0, "cacheScope": "private"}
 MCP_BODY_BYTES = limits.TOOL_ARGUMENT_BYTES + 64 * limits.KIB
 
 
@@ -129,7 +130,10 @@ class HttpRoutes:
             return web.Response(status=202)
         reply: dict[str, Any] = {"jsonrpc": "2.0", "id": message["id"]}
         try:
-            reply["result"] = await self._answer(lease, _method(message), _object(message, "params"))
+            method = message.get("method")
+            if not isinstance(method, str):
+                raise RpcError("The request names no method. Send `method` as a string.", INVALID_REQUEST)
+            reply["result"] = await self._answer(lease, method, _object(message, "params"))
         except (McpError, ToolError) as error:
             reply["error"] = {"code": getattr(error, "code", -32000) or -32000, "message": str(error)}
         return web.json_response(reply)
@@ -139,13 +143,7 @@ class HttpRoutes:
         if method == "initialize":
             return {"protocolVersion": HANDSHAKE, **about}
         if method == "server/discover":
-            return {
-                "supportedVersions": [MODERN],
-                "resultType": "complete",
-                "ttlMs": 0,
-                "cacheScope": "private",
-                **about,
-            }
+            return {"supportedVersions": [MODERN], **_UNCACHED, **about}
         if method == "ping":
             return {}
         if method == "tools/list":
@@ -156,19 +154,12 @@ class HttpRoutes:
                 }
                 for each in await self._node.tools()
             ]  # fmt: skip
-            return {"tools": tools, "resultType": "complete", "ttlMs": 0, "cacheScope": "private"}
+            return {"tools": tools, **_UNCACHED}
         if method == "tools/call":
             name, arguments = str(params.get("name")), _object(params, "arguments")
             result = await self._node.leases.call(lease.token, name, arguments, limits.TOOL_SECONDS)
             return {"resultType": "complete", **result}
         raise RpcError(f"{method} is not known here.", UNKNOWN_METHOD)
-
-
-def _method(message: dict[str, Any]) -> str:
-    method = message.get("method")
-    if not isinstance(method, str):
-        raise RpcError("The request names no method. Send `method` as a string.", INVALID_REQUEST)
-    return method
 
 
 def _object(owner: dict[str, Any], name: str) -> dict[str, Any]:

@@ -42,7 +42,11 @@ def _made_folder_of(workspace: Path, parts: list[str]) -> Iterator[int]:
     fd = os.open(workspace, FOLDER)
     try:
         for part in parts[:-1]:
-            made = _made(part, fd)
+            try:
+                os.mkdir(part, 0o700, dir_fd=fd)
+                made = True
+            except FileExistsError:
+                made = False
             inner = os.open(part, FOLDER, dir_fd=fd)
             if made:
                 _give_away(inner, fd)
@@ -51,14 +55,6 @@ def _made_folder_of(workspace: Path, parts: list[str]) -> Iterator[int]:
         yield fd
     finally:
         os.close(fd)
-
-
-def _made(part: str, folder: int) -> bool:
-    try:
-        os.mkdir(part, 0o700, dir_fd=folder)
-    except FileExistsError:
-        return False
-    return True
 
 
 def _give_away(fd: int, folder: int) -> None:

@@ -1,9 +1,8 @@
 """The client of one MCP server: requests, answers, and what a server prints.
 
-mcp_session     the protocol, whatever the transport; start reading here
+mcp_session     the protocol and its messages, whatever the transport; start reading here
 stdio_session   over the pipes of a process
 http_session    over streamable HTTP
-stdio_messages  reads messages leniently
 output_tail     the last lines that a process printed
 tool_schemas    the schemas of tools, without what is none
 content         a tool's result as text and content parts for a model

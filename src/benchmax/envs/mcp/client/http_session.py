@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Coroutine, Mapping
+from contextlib import suppress
 from typing import Any
 from urllib.parse import urljoin, urlsplit
 
@@ -20,13 +21,15 @@ from benchmax.envs.mcp.client.mcp_session import (
     McpSession,
     NoAnswer,
     RpcError,
+    Unreadable,
     as_json,
     cancellation,
+    messages_in,
+    number_of,
     reply_to,
     result_of,
 )
 from benchmax.envs.mcp.client.output_tail import LINE_BYTES, TokenBucket
-from benchmax.envs.mcp.client.stdio_messages import Unreadable, messages_in, number_of
 from benchmax.errors import McpError
 from benchmax.net.sse import MEDIA_TYPE, EventReader, read_events
 
@@ -217,22 +220,18 @@ class HttpSession(McpSession):
         limit = TokenBucket()
         while self.lost is None:
             reader = EventReader()
-            try:
+            with suppress(McpError, aiohttp.ClientError, OSError):  # the next call reports a lost server
                 async with self._stream({}) as response:
                     if not _is_stream(response):
                         return
                     await self._read(response, reader, limit=limit)
-            except (McpError, aiohttp.ClientError, OSError):  # the next call reports a lost server
-                pass
             await _pause(reader)
 
     async def _tell(self, message: Mapping[str, Any]) -> None:
         """Send an answer or a notification, which the server may await before it continues."""
-        try:
+        with suppress(McpError, TimeoutError):  # one that needed it reports that
             async with asyncio.timeout(END_SECONDS):
                 await self._send(message)
-        except (McpError, TimeoutError):  # one that needed it reports that
-            pass
 
     async def notify(self, method: str) -> None:
         await self._send({"jsonrpc": "2.0", "method": method})
@@ -250,17 +249,12 @@ class HttpSession(McpSession):
         for task in list(self._aside):
             task.cancel()
         if self._shared and self.lost is None and "Mcp-Session-Id" in self._headers:
-            await self._end_session()
+            # Else it would stay on the server, with those of all rollouts; not every server supports this.
+            with suppress(aiohttp.ClientError, OSError):
+                async with asyncio.timeout(END_SECONDS), self._http.delete(self._url, headers=self._headers):
+                    pass
         self.fail(f"MCP server {self.name!r} was stopped.")
         await self._http.close()
-
-    async def _end_session(self) -> None:
-        """End the session on the server, which would otherwise keep those of all rollouts."""
-        try:
-            async with asyncio.timeout(END_SECONDS), self._http.delete(self._url, headers=self._headers):
-                pass
-        except (aiohttp.ClientError, OSError):  # servers need not support this
-            pass
 
 
 async def _pause(reader: EventReader) -> None:

@@ -16,6 +16,7 @@ import json
 import re
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
+from contextlib import suppress
 from time import monotonic
 from typing import Any
 
@@ -30,6 +31,10 @@ _CLIENT = {"name": "benchmax", "version": "1"}
 _META = {f"{_KEY}protocolVersion": MODERN, f"{_KEY}clientInfo": _CLIENT, f"{_KEY}clientCapabilities": {}}
 UNKNOWN_METHOD, _UNSUPPORTED = -32601, -32022
 _SURROGATE = re.compile(r"\\ud[89a-f]")
+_BEGIN = b'{"jsonrpc"'
+_ID = re.compile(rb'"id"\s*:\s*"?(\d{1,15})\b')
+_NEAR_BYTES = 256
+"""How much of a line's start and end is searched for an id when the line cannot be parsed."""
 MOST_PAGES = 100
 MOST_NESTED = 100
 """How deep a message may be nested; some servers do not answer a message of 200 levels."""
@@ -52,6 +57,14 @@ class RpcError(McpError):
 
 class NoAnswer(McpError):
     """The server did not answer in time; it may still run."""
+
+
+class Unreadable(ValueError):
+    """A message that is not valid JSON, or nested too deep."""
+
+    def __init__(self, number: int | None) -> None:
+        super().__init__("unreadable message")
+        self.number = number
 
 
 class McpSession(ABC):
@@ -183,10 +196,8 @@ class McpSession(ABC):
 
     async def ping(self, seconds: float) -> None:
         """Return when the server answers anything at all."""
-        try:
+        with suppress(RpcError):  # an error is an answer too
             await self.request("server/discover" if self.modern else "ping", {}, seconds)
-        except RpcError:  # an error is an answer too
-            pass
 
 
 def as_json(message: Mapping[str, Any]) -> bytes:
@@ -195,19 +206,15 @@ def as_json(message: Mapping[str, Any]) -> bytes:
         text = json.dumps(message, separators=(",", ":"), allow_nan=False)
     except ValueError:
         raise RpcError("The arguments contain NaN or an infinity, which is not JSON. Write a finite number.") from None
-    if _SURROGATE.search(text) and not _is_text(json.dumps(message, ensure_ascii=False)):
-        raise RpcError("The arguments contain half of a character (a lone surrogate). Write the whole character.")
+    if _SURROGATE.search(text):
+        try:
+            json.dumps(message, ensure_ascii=False).encode()
+        except UnicodeEncodeError:
+            half = "half of a character (a lone surrogate)"
+            raise RpcError(f"The arguments contain {half}. Write the whole character.") from None
     if _is_deeper(message, MOST_NESTED):
         raise RpcError(f"The arguments are nested more than {MOST_NESTED} deep. Write them flatter.")
     return text.encode()
-
-
-def _is_text(text: str) -> bool:
-    try:
-        text.encode()
-    except UnicodeEncodeError:
-        return False
-    return True
 
 
 def _is_deeper(value: Any, levels: int) -> bool:
@@ -236,7 +243,8 @@ def result_of(name: str, message: Mapping[str, Any]) -> dict[str, Any]:
     if (error := message.get("error")) is not None:
         error = error if isinstance(error, Mapping) else {"message": error}
         reason = error.get("message") or error.get("data") or "error"
-        raise RpcError(str(reason)[: limits.ERROR_CHARS], _as_int(error.get("code")))
+        code = error.get("code")
+        raise RpcError(str(reason)[: limits.ERROR_CHARS], code if isinstance(code, int) else 0)
     result = message.get("result")
     if not isinstance(result, dict):
         raise RpcError(f"MCP server {name!r} sent an answer without a result. Correct the server.")
@@ -245,5 +253,32 @@ def result_of(name: str, message: Mapping[str, Any]) -> dict[str, Any]:
     return result
 
 
-def _as_int(value: Any) -> int:
-    return value if isinstance(value, int) else 0
+def messages_in(line: bytes) -> list[dict[str, Any]]:
+    """The messages of a line, body or event, read leniently: usually one, none when it is something else.
+
+    It may begin with a byte order mark, or with output that was printed before without a newline, and may hold a list.
+    """
+    text = line.strip(b" \t\r\n\xef\xbb\xbf")
+    if not text.startswith((b"{", b"[")):
+        begin = text.find(_BEGIN)
+        if begin < 0:
+            return []
+        text = text[begin:]
+    try:
+        found = json.loads(text.decode("utf-8", "replace"))
+    except (ValueError, RecursionError):
+        if b'"jsonrpc"' not in text[:_NEAR_BYTES]:
+            return []
+        match = _ID.search(text[:_NEAR_BYTES]) or _ID.search(text[-_NEAR_BYTES:])
+        raise Unreadable(int(match[1]) if match else None) from None
+    return [each for each in (found if isinstance(found, list) else [found]) if isinstance(each, dict)]
+
+
+def number_of(message: dict[str, Any]) -> int | None:
+    """The id of the request that a message answers, also when it is a text or a fraction."""
+    number = message.get("id")
+    if isinstance(number, str) and number.isascii() and number.isdigit():
+        return int(number)
+    if isinstance(number, float) and number.is_integer():
+        return int(number)
+    return number if isinstance(number, int) and not isinstance(number, bool) else None

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping
+from contextlib import suppress
 from typing import Any
 
 from benchmax import limits
@@ -11,13 +12,15 @@ from benchmax.cross_loop import settle
 from benchmax.envs.mcp.client.mcp_session import (
     McpSession,
     NoAnswer,
+    Unreadable,
     as_json,
     cancellation,
+    messages_in,
+    number_of,
     reply_to,
     result_of,
 )
 from benchmax.envs.mcp.client.output_tail import LINE_BYTES, TokenBucket
-from benchmax.envs.mcp.client.stdio_messages import Unreadable, messages_in, number_of
 from benchmax.errors import McpError
 
 EXIT_SECONDS = 1.0
@@ -58,7 +61,7 @@ class StdioSession(McpSession, asyncio.Protocol):
         except (asyncio.CancelledError, NoAnswer) as error:
             self._abandoned.add(number)
             if isinstance(error, asyncio.CancelledError):
-                self._cancel(number)
+                self._try_to_send(cancellation(number))
             raise
         finally:
             timer.cancel()
@@ -77,15 +80,14 @@ class StdioSession(McpSession, asyncio.Protocol):
     def _time_out(self, number: int, method: str, seconds: float) -> None:
         future = self._waiting.get(number)
         if future is not None and not future.done():
-            self._cancel(number)
+            self._try_to_send(cancellation(number))
             message = f"MCP server {self.name!r} did not answer {method} within {seconds:g} s."
             future.set_exception(NoAnswer(message))
 
-    def _cancel(self, number: int) -> None:
-        try:
-            self._send(cancellation(number))
-        except McpError:
-            pass
+    def _try_to_send(self, message: Mapping[str, Any]) -> None:
+        """Send what is of no use to a server that is lost."""
+        with suppress(McpError):
+            self._send(message)
 
     # What the server sends
 
@@ -128,7 +130,7 @@ class StdioSession(McpSession, asyncio.Protocol):
     def _take(self, message: dict[str, Any]) -> bool:
         if "method" in message:
             if "id" in message:
-                self._answer(message)
+                self._try_to_send(reply_to(message))
             return False
         number = number_of(message)
         if number is None and message.get("error") and len(self._waiting) == 1:  # a request it could not read
@@ -144,12 +146,6 @@ class StdioSession(McpSession, asyncio.Protocol):
         late = number in self._abandoned
         self._abandoned.discard(number)
         return late
-
-    def _answer(self, message: Mapping[str, Any]) -> None:
-        try:
-            self._send(reply_to(message))
-        except McpError:
-            pass
 
     def connection_lost(self, error: Exception | None) -> None:
         if self.lost is not None:  # closed by `fail`

@@ -51,15 +51,12 @@ def server_rules(workdir: Workdir, root: Path, path: str) -> SandboxRules:
     closed |= {each.resolve() for each in closed}
     found = [part for folder in SYSTEM for part in _without(Path(folder), closed) if os.path.exists(part)]
     found += _inside(workdir.path, shut)
-    more = [*_interpreters(path), *_certificates()]
+    certificates = (file for name in CERTIFICATES if os.path.isfile(file := os.environ.get(name, "")))
+    more = [*_interpreters(path), *map(Path, certificates)]
     listed = (str(workdir.path), *_GUARDED)
     hidden = _texts(shut - _private())  # those are closed by their modes and by Landlock, and many
     shown = _texts([*SHOWN, workdir.path, *more])
     return SandboxRules(_texts([*found, *more]), landlock_version() > 0, listed, shown, hidden)
-
-
-def _certificates() -> Iterator[Path]:
-    yield from (Path(file) for name in CERTIFICATES if os.path.isfile(file := os.environ.get(name, "")))
 
 
 def _texts(paths: Iterable[str | Path]) -> tuple[str, ...]:

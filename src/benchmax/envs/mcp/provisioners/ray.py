@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import os
 from collections.abc import Coroutine, Iterable, Mapping, Sequence
+from contextlib import suppress
 from typing import Any
 
 from benchmax.envs.mcp.packed_workdir import pack, unpack
@@ -179,10 +180,8 @@ class _Placed:
 
     def end(self) -> None:
         ray = _ray()
-        try:
+        with suppress(ray.exceptions.RayError):  # lost with its node, or hangs; killed below
             ray.get(self._actor.stop.remote(), timeout=ASK_SECONDS)
-        except ray.exceptions.RayError:
-            pass  # lost with its node, or hangs; killed below
         ray.kill(self._actor, no_restart=True)
 
 

@@ -1,4 +1,4 @@
-"""The kinds of questions about the handbook, and how each is solved with the search.
+"""Questions about the handbook: their kinds, how each is solved with the search, and the rows of each level.
 
 An answer comes from the records; a solution reads the texts that the search shows.
 """
@@ -6,10 +6,11 @@ An answer comes from the records; a solution reads the texts that the search sho
 from __future__ import annotations
 
 import re
-from collections.abc import Generator, Mapping
+from collections.abc import Generator, Mapping, Sequence
 from random import Random
 from typing import Any, NamedTuple
 
+from benchmax.envs.generated_tasks import draw_different
 from benchmax.envs.search.handbook.company import Record, company
 
 
@@ -35,6 +36,13 @@ LINKS = {"Lead": "person", "Keeper": "person", "Manager": "person", "Office": "o
 """Labels whose values are other records, and their kind."""
 KINDS = {"lookup": 0, "two_steps": 1, "three_steps": 2}
 """How many links lead from the record that a question names to the one that holds the answer."""
+NAME = "handbook"
+ROWS = 640
+_TRIES = 5_000
+"""Draws that bring nothing new: the level has no more questions."""
+DEFAULT_LEVEL = "lookup"
+LEVELS = {"lookup": ("lookup",), "steps": ("two_steps",), "chains": ("two_steps", "three_steps")}
+"""From one search to three, each of which needs what the last one found."""
 
 
 class Drawn(NamedTuple):
@@ -89,3 +97,30 @@ def solve(facts: Mapping[str, Any]) -> Generator[Any, str, None]:
         sources.append(found[1])
         name = found[2]
     yield f"<answer>{name}</answer> " + " ".join(f"[Source: {source}]" for source in sources)
+
+
+# Rows
+
+
+def make_rows(level: str = DEFAULT_LEVEL, *, rows: int | None = ROWS, seed: int = 0) -> list[dict[str, Any]]:
+    """The first `rows` rows of a level, in the columns `question`, `answer` and `reference_chunks`."""
+    rng = Random(f"benchmax handbook {level} {seed}")
+
+    def question(kinds: Sequence[str]) -> Drawn | None:
+        return draw(rng, KINDS[rng.choice(kinds)])
+
+    wanted = ROWS if rows is None else rows
+    drawn = draw_different([LEVELS[level]], question, lambda each: each.question, wanted, _TRIES)
+    return [_row(each, level) for each in drawn]
+
+
+def _row(drawn: Drawn, level: str) -> dict[str, Any]:
+    chunks = [{"id": each.id, "metadata": {"title": each.name}, "content": each.text} for each in drawn.records]
+    return {
+        "question": drawn.question,
+        "answer": drawn.answer,
+        "reference_chunks": chunks,
+        "corpus": NAME,
+        "level": level,
+        "facts": {"start": drawn.start, "labels": list(drawn.labels)},
+    }

@@ -92,8 +92,9 @@ class LiveArticles:
         for attempt in range(1, limits.WIKIPEDIA_LIVE_TRIES + 1):
             await asyncio.sleep(self._turn.wait())
             wanted: float | None = None
+            keyed = {"Authorization": f"Bearer {next(self._next_key)}"} if self._keys else {}
             try:
-                response = await client.get(self._url, params=_EVERY_QUERY | asked, headers=self._headers())
+                response = await client.get(self._url, params=_EVERY_QUERY | asked, headers=keyed)
             except httpx2.TransportError as error:
                 problem = type(error).__name__
             else:
@@ -106,9 +107,6 @@ class LiveArticles:
                 break
             await asyncio.sleep(rest)
         raise ToolError(f"Wikipedia is busy ({problem}). Try again later.")
-
-    def _headers(self) -> dict[str, str]:
-        return {"Authorization": f"Bearer {next(self._next_key)}"} if self._keys else {}
 
 
 class _Connection:

@@ -140,11 +140,6 @@ def _find(named: Field, value: str) -> Steps:
     return None
 
 
-def _nearest(country: str) -> Steps:
-    text = yield GET, {"title": title("Geography", country)}
-    return single_best(read_borders(text))
-
-
 def _solve_border(facts: Mapping[str, Any]) -> Steps:
     text = yield GET, {"title": title("Geography", facts["country"])}
     length = read_borders(text).get(facts["neighbour"])
@@ -155,7 +150,8 @@ def _solve_way(facts: Mapping[str, Any], neighbour: bool) -> Steps:
     """From the country that is named, or meant by a fact, perhaps to its neighbour, and look the answer up."""
     country = facts["country"] if "country" in facts else (yield from _find(FIELDS[facts["bridge"]], facts["value"]))
     if country and neighbour:
-        country = yield from _nearest(country)
+        text = yield GET, {"title": title("Geography", country)}
+        country = single_best(read_borders(text))
     return (yield from _look_up(FIELDS[facts["field"]], country)) if country else None
 
 

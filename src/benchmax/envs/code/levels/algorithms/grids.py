@@ -41,7 +41,8 @@ def islands(draw: random.Random) -> TaskPlan:
         }
         for _ in names:
             names = {
-                at: min([n, *(names[near] for near in _near(at, around) if near in names)]) for at, n in names.items()
+                (r, c): min([n, *(names[r + dr, c + dc] for dr, dc in around if (r + dr, c + dc) in names)])
+                for (r, c), n in names.items()
             }
         return sum(list(names.values()).count(n) >= least for n in set(names.values()))
 
@@ -56,10 +57,6 @@ def islands(draw: random.Random) -> TaskPlan:
         lambda draw: [["".join(row) for row in inputs.grid(draw, land + land + "..")]],
         edges=[[[]], [[land]], [[land + ".", "." + land]], [[land * 3, land + ".."]]],
     )
-
-
-def _near(at: tuple[int, int], around: list[tuple[int, int]]) -> list[tuple[int, int]]:
-    return [(at[0] + r, at[1] + c) for r, c in around]
 
 
 def paths(draw: random.Random) -> TaskPlan:
@@ -154,7 +151,8 @@ def spiral(draw: random.Random) -> TaskPlan:
             r, c = r + dr, c + dc
         return result[::every]
 
-    which = "all numbers" if every == 1 else f"the first and then every {_ordinal(every)} number"
+    ordinal = {2: "2nd", 3: "3rd"}.get(every, f"{every}th")
+    which = "all numbers" if every == 1 else f"the first and then every {ordinal} number"
     way = "first down, then right, up and left" if down else "first right, then down, left and up"
     return TaskPlan(
         "unroll(grid)",
@@ -165,10 +163,6 @@ def spiral(draw: random.Random) -> TaskPlan:
         lambda draw: [inputs.grid(draw, range(10, 99))],
         edges=[[[[5]]], [[[1, 2, 3]]], [[[1], [2], [3]]]],
     )
-
-
-def _ordinal(number: int) -> str:
-    return {2: "2nd", 3: "3rd"}.get(number, f"{number}th")
 
 
 def reachable(draw: random.Random) -> TaskPlan:

@@ -185,14 +185,9 @@ def intervals(draw: random.Random) -> TaskPlan:
         f"the spans [start, end] in ascending order, those merged into one that overlap or are at most {gap} apart",
         body,
         right,
-        lambda draw: [[_span(draw) for _ in range(draw.randint(1, 7))]],
+        lambda draw: [[[start := draw.randint(0, 80), start + draw.randint(0, 15)] for _ in range(draw.randint(1, 7))]],
         edges=[[[]], [[[0, 5], [5 + gap, 9 + gap]]], [[[0, 5], [6 + gap, 9 + gap]]], [[[0, 90], [3, 4]]]],
     )
-
-
-def _span(draw: random.Random) -> list[int]:
-    start = draw.randint(0, 80)
-    return [start, start + draw.randint(0, 15)]
 
 
 def circle(draw: random.Random) -> TaskPlan:

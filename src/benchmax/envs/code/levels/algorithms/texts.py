@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import random
 import re
+from collections.abc import Callable
 from functools import cache
 
 from benchmax.envs.code.levels import inputs
@@ -203,18 +204,20 @@ def ranking(draw: random.Random) -> TaskPlan:
     )
 
 
+_MACHINE: dict[str, tuple[str, str, Callable[[int, int], int]]] = {
+    "+": ("adds both", "a + b", lambda a, b: a + b),
+    "-": ("takes the upper one from the lower one", "a - b", lambda a, b: a - b),
+    "*": ("multiplies both", "a * b", lambda a, b: a * b),
+    "^": ("keeps the larger", "max(a, b)", lambda a, b: b if b > a else a),
+}
+"""Signs: what they do, in words, as an expression, and in another way."""
+
+
 def machine(draw: random.Random) -> TaskPlan:
     signs = draw.sample("+-*^", 3)
     start, add = draw.randint(1, 9), draw.randint(1, 5)
-    meaning = {
-        "+": "adds both",
-        "-": "takes the upper one from the lower one",
-        "*": "multiplies both",
-        "^": "keeps the larger",
-    }
-    code = {"+": "a + b", "-": "a - b", "*": "a * b", "^": "max(a, b)"}
     branches = "".join(
-        f"{'if' if not n else 'elif'} sign == {s!r}: stack.append({code[s]})\n" for n, s in enumerate(signs)
+        f"{'if' if not n else 'elif'} sign == {s!r}: stack.append({_MACHINE[s][1]})\n" for n, s in enumerate(signs)
     )
     indented = branches.replace("\n", "\n                ").rstrip()
     body = f"""
@@ -227,23 +230,17 @@ def machine(draw: random.Random) -> TaskPlan:
                 {indented}
         return stack[-1]
     """
-    work = {
-        "+": lambda a, b: a + b,
-        "-": lambda a, b: a - b,
-        "*": lambda a, b: a * b,
-        "^": lambda a, b: b if b > a else a,
-    }
 
     def right(program: str) -> int:
         stack: tuple[int, ...] = (start,)
         for sign in program.split():
-            if sign not in work:
+            if sign not in _MACHINE:
                 stack = (*stack, int(sign) + add)
             elif stack[1:]:
-                stack = (*stack[:-2], work[sign](*stack[-2:]))
+                stack = (*stack[:-2], _MACHINE[sign][2](*stack[-2:]))
         return stack[-1]
 
-    rules = ", ".join(f"{sign} {meaning[sign]}" for sign in signs)
+    rules = ", ".join(f"{sign} {_MACHINE[sign][0]}" for sign in signs)
     return TaskPlan(
         "run(program)",
         f"the top of a stack after program, whose parts are separated by spaces; the stack begins with {start}. A "
