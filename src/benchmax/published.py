@@ -41,6 +41,9 @@ HOMES: dict[str, tuple[str, ...]] = {
     "benchmax.rubrics.reward_fns": ("benchmax.rubrics.functions",),
     "benchmax.rubrics.rubric": ("benchmax.rewards.rubric", "benchmax.rubrics.evaluate"),
     "env_tracking": ("benchmax.envs.logging",),
+    # Of earlier versions of this package: environments that extend these classes name their modules when packed.
+    "benchmax.envs.crm.base": ("benchmax.envs.crm.crm_env",),
+    "benchmax.envs.excel.base": ("benchmax.envs.excel.excel_env",),
     "benchmax.utils": ("benchmax.published",),
     "benchmax.utils.checkpoint": ("benchmax.published",),
 }

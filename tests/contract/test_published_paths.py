@@ -60,6 +60,8 @@ NAMES = {
     "benchmax.envs.mcp.provisioners.manual_provisioner": ["ManualProvisioner"],
     "benchmax.envs.mcp.provisioners.skypilot_provisioner": ["SkypilotProvisioner"],
     "benchmax.envs.crm.crm_env": ["CRMEnv", "CRMEnvLocal", "CRMEnvSkypilot"],
+    "benchmax.envs.crm.base": ["CRMBase", "check_rows"],
+    "benchmax.envs.excel.base": ["ExcelBase"],
     "benchmax.envs.wikipedia.wiki_env": ["WikipediaEnv"],
     "benchmax.envs.wikipedia.utils": [],
     "benchmax.envs.postgres_search": ["SearchEnv"],
