@@ -117,10 +117,10 @@ def _is_alive(process: dict[str, Any]) -> bool:
 
 def _counts(data: DataDir, url: str | None) -> dict[str, Any]:
     from benchmax.platform.store.database import open_database
-    from benchmax.platform.store.queue import waiting
+    from benchmax.platform.store.queue import jobs
 
     with closing(open_database(data, url, migrate=False)) as database, database.read() as db:
-        return waiting.counts(db)
+        return jobs.counts(db)
 
 
 def sign_in_link(options: Options) -> str:

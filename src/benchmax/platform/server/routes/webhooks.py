@@ -16,6 +16,7 @@ from benchmax.platform.server.services.models import check_elsewhere
 from benchmax.platform.server.services.wire_shapes import shape
 from benchmax.platform.server.threads import Router
 from benchmax.platform.store.accounts import api_keys, webhooks
+from benchmax.platform.store.statements import get_if
 from benchmax.platform.store.tables import Delivery, Webhook
 from benchmax.platform.wire import webhooks as wire
 from benchmax.platform.wire.base import Success
@@ -74,7 +75,7 @@ def test_webhook(services: Services, caller: Caller, webhook_id: Id) -> wire.Web
 
 
 def _own(db: Session, user_id: str, webhook_id: str) -> Webhook:
-    found = webhooks.find(db, user_id, webhook_id)
+    found = get_if(db, Webhook, webhook_id, owner_id=user_id)
     return required(found, "You have no such webhook. `benchmax webhooks list` shows yours.")
 
 

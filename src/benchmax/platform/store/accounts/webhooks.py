@@ -20,7 +20,7 @@ from benchmax.errors import UsageError
 from benchmax.platform.store.accounts import secrets as vault
 from benchmax.platform.store.accounts.secrets import Vault
 from benchmax.platform.store.runs import run_summaries
-from benchmax.platform.store.statements import changed_rows, get_if
+from benchmax.platform.store.statements import changed_rows
 from benchmax.platform.store.tables import Delivery, Run, Webhook
 
 ENDED, ALERT, TEST = "run.ended", "run.alert", "test"
@@ -64,10 +64,6 @@ def of_owner(db: Session, owner_id: str) -> list[Webhook]:
     """Oldest first."""
     query = select(Webhook).where(Webhook.owner_id == owner_id)
     return list(db.scalars(query.order_by(Webhook.created, Webhook.id)))
-
-
-def find(db: Session, owner_id: str, webhook_id: str) -> Webhook | None:
-    return get_if(db, Webhook, webhook_id, owner_id=owner_id)
 
 
 def remove(db: Session, row: Webhook) -> None:
