@@ -60,6 +60,14 @@ class EventStream:
     """The exception for an HTTP status that is no success."""
 
 
+class Blocking:
+    """A client or handle whose methods block."""
+
+
+class Awaiting:
+    """One whose methods are coroutines."""
+
+
 def run_blocking(waiting: Coroutine[Any, Any, T]) -> T:
     """The result of a procedure whose exchange blocks."""
     try:

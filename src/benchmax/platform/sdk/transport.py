@@ -21,7 +21,7 @@ from benchmax import retries
 from benchmax.errors import ConfigError
 from benchmax.net.sse import read_events
 from benchmax.platform.sdk import credentials
-from benchmax.platform.sdk.calls import FIT, EventStream, Request, Row, as_is, run_blocking
+from benchmax.platform.sdk.calls import FIT, Awaiting, Blocking, EventStream, Request, Row, as_is, run_blocking
 from benchmax.platform.sdk.credentials import TokenProvider
 from benchmax.platform.sdk.exceptions import AuthenticationError, TrainerError
 
@@ -280,7 +280,7 @@ class Endpoint:
         return credentials.bearer(self._api_key, self._provider, self.base_url)
 
 
-class Connection(Endpoint):
+class Connection(Endpoint, Blocking):
     """A blocking connection. Threads may use one together."""
 
     _backend_kind = _Blocking
@@ -298,7 +298,7 @@ class Connection(Endpoint):
         return run_blocking(self._exchange.ask(Request("GET", route, as_is, params)))
 
 
-class AsyncConnection(Endpoint):
+class AsyncConnection(Endpoint, Awaiting):
     """The same for async code, on one event loop."""
 
     _backend_kind = _Async
