@@ -16,7 +16,7 @@ import zlib
 from collections.abc import Iterable, Iterator, Mapping
 from itertools import takewhile
 from pathlib import Path
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 from sqlalchemy.orm import Session
 
@@ -78,13 +78,6 @@ class Piece(NamedTuple):
 
 class _CursorMoved(Exception):
     """Another process read a file of this run; start again from what is stored."""
-
-
-class Reader(Protocol):
-    """What reads the records of a child."""
-
-    def step(self, seconds: float = ...) -> bool:
-        """Read new records for about so many seconds; returns whether all were read."""
 
 
 class Ingest:
@@ -227,7 +220,7 @@ class Ingest:
         return new_events[len(earlier) :]
 
     def _store_metrics(self, db: Session, lines: list[Line], rewound: bool) -> None:
-        metrics = [_metric(line.value) for line in lines if _is_metric(line.value)]
+        metrics = [metric for line in lines if (metric := _metric(line.value)) is not None]
         tops = {split: max((each.step for each in metrics if each.split == split), default=-1) for split in SPLITS}
         if rewound:
             for split in SPLITS:
@@ -323,13 +316,6 @@ class EvalIngest(Ingest):
         evals.set_progress(db, self.eval_id, done=done)
 
 
-class NothingToRead:
-    """Reads nothing: for a job without records, or one whose records cannot be redacted and so are not shown."""
-
-    def step(self, seconds: float = 0.0) -> bool:
-        return True
-
-
 def reindex(database: Database, data: DataDir, run_id: str) -> None:
     """Rebuild a run's rows from its directory."""
     run_dir = data.run(run_id)
@@ -411,10 +397,8 @@ def _step_of(name: str) -> tuple[int, str]:
     return int(number) if number.isdecimal() else -1, name
 
 
-def _is_metric(line: Mapping[str, Any]) -> bool:
-    return fits_integer(line.get("step")) and isinstance(line.get("values"), dict) and "split" in line
-
-
-def _metric(line: Mapping[str, Any]) -> run_metrics.MetricLine:
+def _metric(line: Mapping[str, Any]) -> run_metrics.MetricLine | None:
+    if not fits_integer(line.get("step")) or not isinstance(line.get("values"), dict) or "split" not in line:
+        return None
     values = {name: number for name, value in line["values"].items() if (number := finite(value)) is not None}
     return run_metrics.MetricLine(line["step"], str(line["split"]), _time_of(line), values)

@@ -25,9 +25,8 @@ from benchmax.platform.runner.children.child_files import (
     write_child_file,
 )
 from benchmax.platform.runner.jobs import outcome
-from benchmax.platform.runner.jobs.machine_message import machine_message
 from benchmax.platform.runner.jobs.outcome import COMPLETE
-from benchmax.platform.runner.jobs.preparation import prepare
+from benchmax.platform.runner.jobs.preparation import machine_message, prepare
 from benchmax.platform.runner.jobs.queue_upkeep import logged_trouble
 from benchmax.platform.runner.processes.parent_watch import Policy
 from benchmax.platform.runner.processes.run_process import SETUP_SECONDS, RunProcess
