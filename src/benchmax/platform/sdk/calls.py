@@ -39,7 +39,11 @@ class Request(Generic[T]):
 
     def options(self) -> dict[str, Any]:
         """The request as httpx takes it."""
-        sent = {name: _query(value) for name, value in self.params.items() if value is not None}
+        sent = {
+            name: str(value).lower() if isinstance(value, bool) else value
+            for name, value in self.params.items()
+            if value is not None
+        }
         body = {"json": self.json, "content": self.content}
         return {"params": sent or None, **{name: value for name, value in body.items() if value is not None}}
 
@@ -153,7 +157,3 @@ def run_path(run_id: str, part: str = "") -> str:
 def part_of_path(name: str) -> str:
     """A name as one part of a path, whatever is in it."""
     return quote(name, safe="")
-
-
-def _query(value: Any) -> Any:
-    return ("true" if value else "false") if isinstance(value, bool) else value

@@ -265,19 +265,16 @@ class Endpoint:
         token_provider: TokenProvider | None = None,
     ) -> None:
         self.base_url = credentials.base_url(base_url)
-        self._api_key = api_key
-        self._provider = token_provider
         if not isinstance(timeout, int | float) or timeout <= 0:
             raise ConfigError(f"timeout is {timeout!r}. Give a number of seconds above 0.")
         backend = self._backend_kind(timeout)
         self._http = backend.http
-        self._exchange = Exchange(backend, self.base_url, self._token, timeout)
+        self._exchange = Exchange(
+            backend, self.base_url, lambda: credentials.bearer(api_key, token_provider, self.base_url), timeout
+        )
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self.base_url!r})"
-
-    def _token(self) -> str:
-        return credentials.bearer(self._api_key, self._provider, self.base_url)
 
 
 class Connection(Endpoint, Blocking):

@@ -67,9 +67,9 @@ def choose_own(services: Services, user_id: str, asked: str, *, hosted: bool = F
     hosted = hosted or asked == DEFAULT_MODEL
     with services.database.read() as db:
         endpoints = endpoints_of(db, user_id)
-        found = _endpoint(endpoints, asked)
-        if found is not None:
-            return _reach(services, db, found)
+        named = [each for each in endpoints if asked == each.name]
+        if found := named or [each for each in endpoints if asked == each.model]:
+            return _reach(services, db, found[0])
         if asked in (*stored, *known):
             return ChosenModel(asked)
         hint = did_you_mean(asked, {*stored, *known})
@@ -114,12 +114,6 @@ def check_elsewhere(settings: ServerSettings, url: str, advice: str) -> None:
     check_literal(url, AddressRules.of(reach_of(settings)))
     if is_here(settings, url):
         raise UsageError(f"This is the platform's own address. {advice}")
-
-
-def _endpoint(endpoints: Sequence[Endpoint], asked: str) -> Endpoint | None:
-    """By its name, else by its model's."""
-    named = [each for each in endpoints if asked == each.name] or [each for each in endpoints if asked == each.model]
-    return named[0] if named else None
 
 
 def _reach(services: Services, db: Session, endpoint: Endpoint, note: str = "") -> ChosenModel:

@@ -64,14 +64,17 @@ class Assets:
 
     def __init__(self, services: Services, owner_id: str, args: Mapping[str, Any]) -> None:
         self._store = services.blobs
-        self.paths = {name: _text(args, name) for name in RUN_PATHS}
+        self.paths: dict[str, str] = {}
         self.blobs: dict[str, str] = {}
         with services.database.read() as db:
-            for name, path in self.paths.items():
+            for name in RUN_PATHS:
+                path = args.get(name)
+                if not isinstance(path, str) or not path:
+                    raise UsageError(f"args.{name} is missing. {_NAMED_BUNDLE}")
                 found = blobs.find(db, owner_id, path)
                 if found is None:
                     raise NotFoundError(f"{name}: you have no upload at {path[:200]!r}. {_NAMED_BUNDLE}")
-                self.blobs[name] = found[1].sha256
+                self.paths[name], self.blobs[name] = path, found[1].sha256
 
     def check_bundle(self) -> None:
         """Refuse a bundle that a run could not open: damaged, for another Python, or in need of what is not here."""
@@ -133,10 +136,3 @@ def check_bundle(pickled: Path | bytes, manifest: BundleMetadata) -> None:
     size = len(pickled) if isinstance(pickled, bytes) else pickled.stat().st_size
     if size <= INSPECTED_BYTES:
         check_compatible(pickled if isinstance(pickled, bytes) else pickled.read_bytes(), manifest)
-
-
-def _text(args: Mapping[str, Any], name: str) -> str:
-    value = args.get(name)
-    if not isinstance(value, str) or not value:
-        raise UsageError(f"args.{name} is missing. {_NAMED_BUNDLE}")
-    return value
