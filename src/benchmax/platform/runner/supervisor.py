@@ -158,9 +158,7 @@ class Supervisor:
         self.stopping = False
         self._start_child = start
         self._vault = Vault(data)
-        self.sessions = LiveSessionSupervisor(
-            database, data, self._vault, policy=policy, start=start, device=self._idle_gpu
-        )
+        self.sessions = LiveSessionSupervisor(database, data, self._vault, policy, start, self._idle_gpu)
         self._renewed = -HEARTBEAT_SECONDS
 
     def run(self) -> None:

@@ -85,19 +85,12 @@ def run_blocking(waiting: Coroutine[Any, Any, T]) -> T:
 
 def iterate_blocking(items: AsyncGenerator[T]) -> Generator[T]:
     """What an iterating procedure yields, when its exchange blocks."""
-
-    async def following() -> T:
-        return await anext(items)
-
-    async def end() -> None:
-        await items.aclose()
-
     try:
         with suppress(StopAsyncIteration):
             while True:
-                yield run_blocking(following())
+                yield run_blocking(items.__anext__())
     finally:
-        run_blocking(end())
+        run_blocking(items.aclose())
 
 
 # Reading answers
