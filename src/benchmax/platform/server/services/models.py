@@ -23,6 +23,7 @@ from benchmax.platform.server.server_services import Services
 from benchmax.platform.server.services.live_sessions import reach_of
 from benchmax.platform.server.settings import ServerSettings
 from benchmax.platform.store.accounts import api_keys
+from benchmax.platform.store.statements import get_if
 from benchmax.platform.store.tables import Endpoint, Secret
 from benchmax.platform.wire.rollout_requests import DEFAULT_MODEL, RolloutLlm
 
@@ -93,7 +94,7 @@ def endpoints_of(db: Session, user_id: str) -> list[Endpoint]:
 
 def own_endpoint(db: Session, user_id: str, endpoint_id: str) -> Endpoint:
     """The user's endpoint of that id; Refused (404) when there is none."""
-    found = next((each for each in endpoints_of(db, user_id) if each.id == endpoint_id), None)
+    found = get_if(db, Endpoint, endpoint_id, owner_id=user_id)
     return required(found, "You have no such endpoint. `benchmax endpoints list` shows yours.")
 
 

@@ -128,15 +128,11 @@ def _queue(db: Session, row: Webhook, event: str, subject: str, payload: dict[st
     delivery = Delivery(webhook_id=row.id, subject=subject[:200], event=event, run_id=run_id, payload=payload)
     db.add(delivery)
     db.flush()
-    _forget_old(db, row.id)
-    return delivery
-
-
-def _forget_old(db: Session, webhook_id: str) -> None:
-    newest = select(Delivery.id).where(Delivery.webhook_id == webhook_id).order_by(Delivery.id.desc())
+    newest = select(Delivery.id).where(Delivery.webhook_id == row.id).order_by(Delivery.id.desc())
     oldest_kept = newest.offset(DELIVERIES_KEPT - 1).limit(1).scalar_subquery()
-    old = (Delivery.webhook_id == webhook_id, Delivery.state != "queued", Delivery.id < oldest_kept)
+    old = (Delivery.webhook_id == row.id, Delivery.state != "queued", Delivery.id < oldest_kept)
     db.execute(delete(Delivery).where(*old))
+    return delivery
 
 
 # Sending
