@@ -89,17 +89,20 @@ class Ingest:
         self.run_dir = run_dir
         self.total: int | None = None
         self._hide = Redactor(secrets)
-        self._offsets: dict[str, tuple[int, int]] | None = None
+        self._offsets: dict[str, tuple[int, int]] = {}
         """Offset and fingerprint of every file, as stored."""
+        self._is_behind = True
+        """Whether the offsets must be read first."""
         self._seen: dict[str, tuple[int, int, int]] = {}
         """Inode, size and time of a file when it had been read to its end."""
 
     def step(self, seconds: float = STEP_SECONDS) -> bool:
         """Read new records for about so many seconds; returns whether all were read."""
         until = time.monotonic() + seconds
-        if self._offsets is None:
+        if self._is_behind:
             with self.database.read() as db:
                 self._offsets = ingested.offsets(db, self.run_id)
+            self._is_behind = False
         self._drop_missing()
         self._read_status()
         try:
@@ -108,7 +111,7 @@ class Ingest:
                 if time.monotonic() > until:
                     return False
         except _CursorMoved:
-            self._offsets = None
+            self._is_behind = True
             self._seen.clear()
             return False
         return True
@@ -135,7 +138,6 @@ class Ingest:
 
     def _drop_missing(self) -> None:
         """Rollout files that were moved aside take their rows with them."""
-        assert self._offsets is not None
         there = set(self._rollout_files())
         gone = [name for name in self._offsets if name.startswith("rollouts/") and name not in there]
         if not gone:
@@ -166,7 +168,6 @@ class Ingest:
 
     def _read(self, name: str) -> Piece | None:
         """The new lines of a file, as many as fit into a batch; None without any."""
-        assert self._offsets is not None
         look = self._stat(name)
         if look is None or look == self._seen.get(name):
             return None
@@ -190,7 +191,6 @@ class Ingest:
 
     def _store(self, batch: list[Piece]) -> None:
         """Rows and cursors, in one transaction."""
-        assert self._offsets is not None
         with self.database.write() as db:
             stored = ingested.locked_offsets(db, self.run_id, [piece.name for piece in batch])
             if any(stored.get(piece.name, 0) != piece.known for piece in batch):

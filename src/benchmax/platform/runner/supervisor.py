@@ -268,7 +268,11 @@ class Supervisor:
         row, about = job.row, read_child_file(job.folder / PROCESS_FILE)
         process, adopted = RunProcess.take_over(job.folder, row.child_pid, row.child_started)
         slots = self.slots.take(row.slots, about.get("slots") or ())
-        reader, unreadable = _reader(job)
+        reader, unreadable = read_nothing, ""
+        try:
+            reader = job.reader()
+        except UsageError as error:  # what cannot be redacted must not be shown
+            unreadable = f"{error} Then start it again."
         why: Why = "" if adopted else "lost"
         self.watched[row.id] = Watched(job, process, slots, reader, about.get("began_at", -1), why, unreadable)
         logger.info("%s: %s process %s", job, "adopted" if adopted else "found no", row.child_pid)
@@ -328,14 +332,6 @@ class Supervisor:
         watched.process.release()
         del self.watched[watched.job.row.id]
         self.slots.give(watched.slots)
-
-
-def _reader(job: LeasedJob) -> tuple[Reader, str]:
-    """What reads the job's records, or one that reads nothing and why: what cannot be redacted must not be shown."""
-    try:
-        return job.reader(), ""
-    except UsageError as error:
-        return read_nothing, f"{error} Then start it again."
 
 
 def latest_checkpoint(run_dir: Path) -> int:
