@@ -66,15 +66,17 @@ class Assets:
         self._store = services.blobs
         self.paths: dict[str, str] = {}
         self.blobs: dict[str, str] = {}
+        for name in RUN_PATHS:
+            path = args.get(name)
+            if not isinstance(path, str) or not path:
+                raise UsageError(f"args.{name} is missing. {_NAMED_BUNDLE}")
+            self.paths[name] = path
         with services.database.read() as db:
-            for name in RUN_PATHS:
-                path = args.get(name)
-                if not isinstance(path, str) or not path:
-                    raise UsageError(f"args.{name} is missing. {_NAMED_BUNDLE}")
+            for name, path in self.paths.items():
                 found = blobs.find(db, owner_id, path)
                 if found is None:
                     raise NotFoundError(f"{name}: you have no upload at {path[:200]!r}. {_NAMED_BUNDLE}")
-                self.paths[name], self.blobs[name] = path, found[1].sha256
+                self.blobs[name] = found[1].sha256
 
     def check_bundle(self) -> None:
         """Refuse a bundle that a run could not open: damaged, for another Python, or in need of what is not here."""
