@@ -11,7 +11,6 @@ from benchmax.platform.runner.processes.run_process import RunProcess
 from benchmax.platform.runner.supervisor import Supervisor
 from benchmax.platform.store.datadir import DataDir
 from benchmax.platform.store.queue import jobs
-from benchmax.platform.store.queue import waiting as queue
 from runner_world import launch, wait_until
 
 # Waits for its word and for the gate, notes that it ran, and ends; few imports, for there are many of them.
@@ -76,14 +75,14 @@ def test_each_job_runs_exactly_once(store, tmp_path, count):
     end = time.monotonic() + 5 * count
     while time.monotonic() < end:
         with database.read() as session:
-            if queue.counts(session) == {"runs": {"complete": count}, "jobs": {}}:
+            if jobs.counts(session) == {"runs": {"complete": count}, "jobs": {}}:
                 break
         time.sleep(0.1)
     shared["done"] = True
     for thread in threads:
         thread.join()
     with database.read() as session:
-        assert queue.counts(session) == {"runs": {"complete": count}, "jobs": {}}
+        assert jobs.counts(session) == {"runs": {"complete": count}, "jobs": {}}
         assert all(job.attempts == 1 for run_id in ids for job in jobs.of_run(session, run_id))
     assert [(data.run(run_id) / "ran").read_text() for run_id in ids] == ["x"] * count
     assert shared["order"] == sorted(shared["order"], key=lambda each: (-each[0], each[1])), "priority, then age"

@@ -12,7 +12,7 @@ from benchmax.bundle import dump_bundle
 from benchmax.envs.base_env import BaseEnv
 from benchmax.errors import SandboxUnavailable
 from benchmax.platform.runner.children import doctor_child, sandboxing
-from benchmax.platform.runner.jobs.machine_message import machine_message
+from benchmax.platform.runner.jobs.preparation import machine_message
 from benchmax.platform.store.accounts import users
 from benchmax.platform.store.database import open_database
 from benchmax.platform.store.datadir import DataDir

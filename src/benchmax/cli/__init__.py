@@ -50,7 +50,10 @@ def _main() -> None:
         kind = NOT_FOUND if isinstance(error, NotFoundError) else USAGE
         stop(str(error), kind if isinstance(error, UsageError) else FAILED)
     except OSError as error:
-        stop(_explain(error), AUTH if isinstance(error, PermissionError) and error.errno is None else FAILED)
+        where = f" ({error.filename})" if error.filename else ""
+        hint = _ADVICE.get(error.errno or 0, "Check the path, the disk and the network, then try again.")
+        code = AUTH if isinstance(error, PermissionError) and error.errno is None else FAILED
+        stop(f"{error.strerror or error}{where}. {hint}", code)
     except Exception as error:
         if isinstance(error, ImportError) and (advice := explain(error)) is not None:
             stop(advice, USAGE)
@@ -72,9 +75,3 @@ def _unexpected(error: Exception) -> str | None:
         )
     broken = failure(error, command_of(sys.argv[1:]))
     return str(broken) if broken else None
-
-
-def _explain(error: OSError) -> str:
-    where = f" ({error.filename})" if error.filename else ""
-    advice = _ADVICE.get(error.errno or 0, "Check the path, the disk and the network, then try again.")
-    return f"{error.strerror or error}{where}. {advice}"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-OK = 0
 FAILED = 1
 """It ran, and the answer is no."""
 USAGE = 2

@@ -19,7 +19,7 @@ from benchmax.platform.runner.supervisor import Supervisor
 from benchmax.platform.store.accounts import users
 from benchmax.platform.store.queue import jobs, one_off_jobs
 from benchmax.platform.store.runs import events, rollouts, runs
-from benchmax.platform.store.tables import Job, Run, Upload
+from benchmax.platform.store.tables import Job, OneOffJob, Run, Upload
 from benchmax.platform.store.uploads import blobs
 from benchmax.platform.store.uploads.blobs import BlobStore
 from platform_world import make_run
@@ -333,7 +333,7 @@ def test_a_one_off_job_whose_secrets_cannot_be_read_fails_alone(world, boss):
     later = Supervisor(database, data, slots=["cpu:0"], start=start_stub)
     later.tick()
     with database.read() as session:
-        seen = one_off_jobs.find(session, owner.id, "doctor", asked.id)
+        seen = session.get(OneOffJob, asked.id)
     assert seen.status == "failed"
     assert "JUDGE_KEY" in seen.reason
     assert later.watched == {}

@@ -5,11 +5,10 @@ import os
 
 import pytest
 
-from benchmax.platform.runner.jobs.kinds import JOBS, KINDS
-from benchmax.platform.runner.supervisor import Supervisor
+from benchmax.platform.runner.supervisor import KINDS, Supervisor
 from benchmax.platform.store import tables
-from benchmax.platform.store.accounts import user_admin, users
-from benchmax.platform.store.queue import jobs, one_off_jobs, waiting
+from benchmax.platform.store.accounts import users
+from benchmax.platform.store.queue import jobs, one_off_jobs
 from benchmax.platform.store.runs import evals, runs
 from platform_world import make_run
 from runner_world import open_world
@@ -23,8 +22,8 @@ def world(tmp_path):
 
 
 def test_every_kind_has_a_program_and_a_name():
-    assert len(KINDS) == len(JOBS), "two kinds of one name"
-    for kind in JOBS:
+    assert KINDS.keys() == {"train", "eval", "rescore", "doctor", "export"}
+    for kind in KINDS.values():
         assert callable(importlib.import_module(kind.module).main)
 
 
@@ -55,7 +54,7 @@ def test_reports_of_a_removed_user_go_and_waiting_ones_are_never_begun(world):
         user = users.ensure_user(session, "a@example.org")
         made = one_off_jobs.start(session, user.id, "doctor", "math", options={"spec": "math"})
     with database.write() as session:
-        user_admin.remove(session, user_admin.find(session, user.id))
+        users.remove(session, users.by_email(session, "a@example.org"))
     boss = Supervisor(database, data, slots=[])
     with database.read() as session:
         assert session.get(tables.OneOffJob, made.id) is None
@@ -99,12 +98,12 @@ def test_each_kind_that_is_stopped_while_it_waits_says_so_where_it_is_shown(worl
         jobs.enqueue(session, run.id, kind="eval", eval_id=row.id)
         made = one_off_jobs.start(session, run.owner_id, "export", "step-1", run_id=run.id)
         runs.mark_deleted(session, run.id)
-        dropped = waiting.to_drop(session)
+        dropped = jobs.to_drop(session)
     boss = Supervisor(database, data, slots=[])
     for waits in dropped:
         with database.write() as session:
-            assert waiting.drop(session, waits.id)
-            assert not waiting.drop(session, waits.id), "once"
+            assert jobs.drop(session, waits.id)
+            assert not jobs.drop(session, waits.id), "once"
             boss._open_job(waits).finish(session, "cancelled", "It was stopped.")
     with database.read() as session:
         assert {job.state for job in jobs.of_run(session, run.id)} == {"done"}

@@ -27,7 +27,6 @@ from benchmax.platform.server.security.rate_limits import Limiter
 from benchmax.platform.server.services.response_cache import ResponseCache
 from benchmax.platform.server.services.run_feed import Feeds
 from benchmax.platform.store.accounts import device_codes, users
-from benchmax.platform.store.accounts import user_admin as people
 from benchmax.platform.store.accounts.secrets import Vault
 from benchmax.platform.store.database import make_engine, open_database
 from benchmax.platform.store.datadir import DataDir
@@ -137,7 +136,7 @@ def test_a_removed_user_comes_in_by_no_door(store):
         row.user_id = user.id
         permit, _ = blobs.create_upload(session, user.id, "datasets/a.jsonl", "application/jsonl", 60.0)
     with store.write() as session:
-        people.remove(session, people.find(session, user.id))
+        users.remove(session, users.by_email(session, "a@example.org"))
     with store.write() as session:
         assert device_codes.poll_device_code(session, token, "cli") == "invalid_grant"
         assert blobs.claim_upload(session, permit) is None

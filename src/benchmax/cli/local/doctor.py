@@ -48,20 +48,18 @@ def doctor(
 
     The exit code is 1 when Python or sign-in fail, or a trainer is installed in a version that does not work.
     """
-    checks = [*_trainers()] if trainers else [_python(), *_extras(), _model(), *_sandbox(), _platform()]
+    if trainers:
+        from benchmax.adapters.trainer_status import trainer_statuses
+
+        checks = [Readiness(each.name, each.state, each.says) for each in trainer_statuses()]
+    else:
+        checks = [_python(), *_extras(), _model(), *_sandbox(), _platform()]
     for check in checks:
         stderr.print(f"{_MARKS[check.state]} {check.name}: {safe(check.says)}")
     if json:
         print_json([asdict(check) for check in checks])
     if any(check.state == "failed" for check in checks):
         raise typer.Exit(FAILED)
-
-
-def _trainers() -> Iterator[Readiness]:
-    from benchmax.adapters.trainer_status import trainer_statuses
-
-    for each in trainer_statuses():
-        yield Readiness(each.name, each.state, each.says)
 
 
 def _python() -> Readiness:

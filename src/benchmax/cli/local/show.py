@@ -37,7 +37,8 @@ def show(
     found = find_rollouts(run, step)
     chosen = _choose(found, example, errors)
     most = worst if worst is not None else (0 if example or errors else SHOWN)
-    shown = sorted(chosen, key=_worst_first)[: most or None]
+    chosen.sort(key=lambda each: (each.reward is None, each.reward or 0.0, each.example_id, each.sample))
+    shown = chosen[: most or None]
     if as_json:
         print_json({"found": len(found), "rollouts": [_record(rollout) for rollout in shown]})
         return
@@ -56,10 +57,6 @@ def _choose(rollouts: Sequence[Rollout], example: str | None, errors: bool) -> l
     if not begins:
         raise NotFoundError(f"No rollout here is of the example {example!r}. `benchmax compare` lists the ids.")
     return begins
-
-
-def _worst_first(rollout: Rollout) -> tuple[bool, float, str, int]:
-    return rollout.reward is None, rollout.reward or 0.0, rollout.example_id, rollout.sample
 
 
 def _record(rollout: Rollout) -> dict[str, Any]:

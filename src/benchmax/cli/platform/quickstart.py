@@ -50,7 +50,8 @@ def quickstart(
     json: Json = False,
 ) -> None:
     """Train a small model on one-digit sums through this machine's platform, and measure what it learned."""
-    extras.require("The quickstart", *_extras())
+    # For the model and the picture at the end; and the platform, unless another machine has it.
+    extras.require("The quickstart", "train", *([] if named_url() else ["platform"]))
     with platform() as client:
         run_id = launch(client, model, steps, seed)
         url = client.run(run_id).url
@@ -63,11 +64,6 @@ def quickstart(
     _print_outcome(found, url, link, out)
     if json:
         print_json({"runId": run_id, "url": url, "picture": str(out), **found})
-
-
-def _extras() -> list[str]:
-    """For the model, the picture at the end, and the platform unless another machine has it."""
-    return ["train"] if named_url() else ["train", "platform"]
 
 
 def launch(client: TrainerClient, model: str, steps: int, seed: int) -> str:

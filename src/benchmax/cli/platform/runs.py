@@ -239,7 +239,10 @@ def export(
         elif out.suffix.lower() == ".jsonl":
             what = f"{_write_rollouts(out, client, run_id, mode)} rollouts"
         else:
-            what = _write_model(out, client, run_id, checkpoint, adapter)
+            stderr.print(f"Fetching {safe(checkpoint)}; the platform makes it ready first.")
+            kind = "adapter" if adapter else "merged"
+            chosen = client.download_checkpoint(run_id, out, checkpoint, format=kind)
+            what = f"the {'adapter' if adapter else 'model'} of checkpoint {chosen}"
     stderr.print(f"Wrote {what} to {safe(out)}")
     if json:
         print_json({"run": run_id, "path": str(out), "wrote": what})
@@ -265,13 +268,6 @@ def _write_rollouts(out: Path, client: TrainerClient, run_id: str, mode: str) ->
             file.write(jsonlib.dumps(client.get_rollout_details(run_id, row["id"])) + "\n")
             count += 1
     return count
-
-
-def _write_model(out: Path, client: TrainerClient, run_id: str, checkpoint: str, adapter: bool) -> str:
-    """From the platform, wherever that is: it makes the files, they are fetched."""
-    stderr.print(f"Fetching {safe(checkpoint)}; the platform makes it ready first.")
-    chosen = client.download_checkpoint(run_id, out, checkpoint, format="adapter" if adapter else "merged")
-    return f"the {'adapter' if adapter else 'model'} of checkpoint {chosen}"
 
 
 # Ending and going on

@@ -114,20 +114,15 @@ def shown(json: bool = False) -> Iterator[Show]:
     elif not stderr.is_terminal:
         yield lambda news: stderr.print(line(news), markup=False)
     else:
+        rewards: list[float] = []
+
+        def show(news: Mapping[str, Any]) -> None:
+            """The reward as a row of bars that grows; all other news above it."""
+            if news["type"] == "point" and news["mode"] == "train":
+                rewards.append(news["reward"])
+                live.update(Text(f"{line(news)} {sparkline(rewards)}", no_wrap=True, overflow="ellipsis"))
+            else:
+                live.console.print(line(news), markup=False)
+
         with Live(Text("waiting for the first step"), console=stderr, refresh_per_second=8, transient=True) as live:
-            yield _LiveLine(live)
-
-
-class _LiveLine:
-    """The reward as a row of bars that grows; all other news above it."""
-
-    def __init__(self, live: Live) -> None:
-        self._live = live
-        self._rewards: list[float] = []
-
-    def __call__(self, news: Mapping[str, Any]) -> None:
-        if news["type"] == "point" and news["mode"] == "train":
-            self._rewards.append(news["reward"])
-            self._live.update(Text(f"{line(news)} {sparkline(self._rewards)}", no_wrap=True, overflow="ellipsis"))
-        else:
-            self._live.console.print(line(news), markup=False)
+            yield show

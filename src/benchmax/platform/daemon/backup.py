@@ -15,6 +15,7 @@ import time
 from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
+from types import SimpleNamespace
 
 from benchmax.errors import NotFoundError, UsageError
 from benchmax.files.atomic import replacing
@@ -81,20 +82,11 @@ def _add(archive: tarfile.TarFile, path: Path, name: str) -> None:
         with open_plain(path.parent, path.name) as file:
             info = archive.gettarinfo(arcname=name, fileobj=file)
             info.mode = 0o600
-            archive.addfile(info, _Padded(file))  # type: ignore[arg-type]
+            # It never ends early: a tar entry must be as long as it said.
+            padded = SimpleNamespace(read=lambda size: file.read(size).ljust(size, b"\n"))
+            archive.addfile(info, padded)
     except FileNotFoundError:
         return
     except OSError as error:
         if error.errno not in (errno.ELOOP, errno.ENOTDIR):  # a link: what it leads to is not the run's
             raise
-
-
-class _Padded:
-    """A file that never ends early: a tar entry must be as long as it said."""
-
-    def __init__(self, file: object) -> None:
-        self._read = file.read  # type: ignore[attr-defined]
-
-    def read(self, size: int) -> bytes:
-        piece: bytes = self._read(size)
-        return piece + b"\n" * (size - len(piece))

@@ -66,9 +66,8 @@ def _wait_for_address(data: DataDir) -> str | None:
     return None
 
 
-def ensure_running(data: DataDir | None = None) -> str:
+def ensure_running(data: DataDir) -> str:
     """The address of this machine's platform. If it does not run, it is started in the background, and that is said."""
-    data = data or DataDir()
     if (url := server_url(data)) is not None:
         return url
     starting = f"Starting the benchmax platform in the background (data in {data.root}; `benchmax down` stops it)."
@@ -117,10 +116,10 @@ def _is_alive(process: dict[str, Any]) -> bool:
 
 def _counts(data: DataDir, url: str | None) -> dict[str, Any]:
     from benchmax.platform.store.database import open_database
-    from benchmax.platform.store.queue import waiting
+    from benchmax.platform.store.queue import jobs
 
     with closing(open_database(data, url, migrate=False)) as database, database.read() as db:
-        return waiting.counts(db)
+        return jobs.counts(db)
 
 
 def sign_in_link(options: Options) -> str:

@@ -12,7 +12,7 @@ from benchmax.files.logs import modified_at
 from benchmax.net.origins import origin
 from benchmax.net.ports import DEFAULT_PORT
 from benchmax.platform.runner.processes import process_ids
-from benchmax.platform.sdk.auto_start import answers
+from benchmax.platform.sdk.auto_start import answers, local_url
 from benchmax.platform.store.datadir import DataDir
 
 LOOK_SECONDS = 2.0
@@ -55,25 +55,20 @@ def identity(pid: int | None) -> dict[str, Any]:
 
 def server_url(data: DataDir) -> str | None:
     """Where the platform answers, if it does."""
-    found = read_object(data.server_info)
-    url, pid = found.get("url"), found.get("pid")
-    if not isinstance(url, str) or not isinstance(pid, int) or process_ids.find(pid) is None:
-        return None
-    return url if answers(url) else None
+    url = local_url(data.root)
+    return url if url is not None and answers(url) else None
 
 
 def platform_url(data: DataDir, found: dict[str, Any]) -> str | None:
     """Where this daemon's platform answers, once its own server and runner do, not those of an earlier daemon."""
     server, runner = ((found.get(name) or {}).get("pid") for name in ("server", "runner"))
-    if runner is None or data.holder("runner") != runner or not runner_lives(data) or not _has_begun(data):
+    if runner is None or data.holder("runner") != runner or not runner_lives(data):
+        return None
+    # An earlier heartbeat than its lock is of the previous runner.
+    if not modified_at(data.runner_beat) >= modified_at(data.locks / "runner.lock") > 0.0:
         return None
     url = server_url(data)
     return url if url is not None and read_object(data.server_info).get("pid") == server else None
-
-
-def _has_begun(data: DataDir) -> bool:
-    """Whether the runner's loop has turned since it got its lock; an earlier heartbeat is of the previous runner."""
-    return modified_at(data.runner_beat) >= modified_at(data.locks / "runner.lock") > 0.0
 
 
 def server_lives(data: DataDir) -> bool:

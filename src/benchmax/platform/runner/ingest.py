@@ -16,7 +16,7 @@ import zlib
 from collections.abc import Iterable, Iterator, Mapping
 from itertools import takewhile
 from pathlib import Path
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 from sqlalchemy.orm import Session
 
@@ -80,13 +80,6 @@ class _CursorMoved(Exception):
     """Another process read a file of this run; start again from what is stored."""
 
 
-class Reader(Protocol):
-    """What reads the records of a child."""
-
-    def step(self, seconds: float = ...) -> bool:
-        """Read new records for about so many seconds; returns whether all were read."""
-
-
 class Ingest:
     """Reads one run directory. One supervisor at a time does; a second one would find the cursor moved."""
 
@@ -96,17 +89,20 @@ class Ingest:
         self.run_dir = run_dir
         self.total: int | None = None
         self._hide = Redactor(secrets)
-        self._offsets: dict[str, tuple[int, int]] | None = None
+        self._offsets: dict[str, tuple[int, int]] = {}
         """Offset and fingerprint of every file, as stored."""
+        self._is_behind = True
+        """Whether the offsets must be read first."""
         self._seen: dict[str, tuple[int, int, int]] = {}
         """Inode, size and time of a file when it had been read to its end."""
 
     def step(self, seconds: float = STEP_SECONDS) -> bool:
         """Read new records for about so many seconds; returns whether all were read."""
         until = time.monotonic() + seconds
-        if self._offsets is None:
+        if self._is_behind:
             with self.database.read() as db:
                 self._offsets = ingested.offsets(db, self.run_id)
+            self._is_behind = False
         self._drop_missing()
         self._read_status()
         try:
@@ -115,7 +111,7 @@ class Ingest:
                 if time.monotonic() > until:
                     return False
         except _CursorMoved:
-            self._offsets = None
+            self._is_behind = True
             self._seen.clear()
             return False
         return True
@@ -142,7 +138,6 @@ class Ingest:
 
     def _drop_missing(self) -> None:
         """Rollout files that were moved aside take their rows with them."""
-        assert self._offsets is not None
         there = set(self._rollout_files())
         gone = [name for name in self._offsets if name.startswith("rollouts/") and name not in there]
         if not gone:
@@ -173,7 +168,6 @@ class Ingest:
 
     def _read(self, name: str) -> Piece | None:
         """The new lines of a file, as many as fit into a batch; None without any."""
-        assert self._offsets is not None
         look = self._stat(name)
         if look is None or look == self._seen.get(name):
             return None
@@ -197,7 +191,6 @@ class Ingest:
 
     def _store(self, batch: list[Piece]) -> None:
         """Rows and cursors, in one transaction."""
-        assert self._offsets is not None
         with self.database.write() as db:
             stored = ingested.locked_offsets(db, self.run_id, [piece.name for piece in batch])
             if any(stored.get(piece.name, 0) != piece.known for piece in batch):
@@ -227,7 +220,7 @@ class Ingest:
         return new_events[len(earlier) :]
 
     def _store_metrics(self, db: Session, lines: list[Line], rewound: bool) -> None:
-        metrics = [_metric(line.value) for line in lines if _is_metric(line.value)]
+        metrics = [metric for line in lines if (metric := _metric(line.value)) is not None]
         tops = {split: max((each.step for each in metrics if each.split == split), default=-1) for split in SPLITS}
         if rewound:
             for split in SPLITS:
@@ -323,13 +316,6 @@ class EvalIngest(Ingest):
         evals.set_progress(db, self.eval_id, done=done)
 
 
-class NothingToRead:
-    """Reads nothing: for a job without records, or one whose records cannot be redacted and so are not shown."""
-
-    def step(self, seconds: float = 0.0) -> bool:
-        return True
-
-
 def reindex(database: Database, data: DataDir, run_id: str) -> None:
     """Rebuild a run's rows from its directory."""
     run_dir = data.run(run_id)
@@ -411,10 +397,8 @@ def _step_of(name: str) -> tuple[int, str]:
     return int(number) if number.isdecimal() else -1, name
 
 
-def _is_metric(line: Mapping[str, Any]) -> bool:
-    return fits_integer(line.get("step")) and isinstance(line.get("values"), dict) and "split" in line
-
-
-def _metric(line: Mapping[str, Any]) -> run_metrics.MetricLine:
+def _metric(line: Mapping[str, Any]) -> run_metrics.MetricLine | None:
+    if not fits_integer(line.get("step")) or not isinstance(line.get("values"), dict) or "split" not in line:
+        return None
     values = {name: number for name, value in line["values"].items() if (number := finite(value)) is not None}
     return run_metrics.MetricLine(line["step"], str(line["split"]), _time_of(line), values)

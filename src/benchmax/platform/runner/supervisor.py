@@ -28,14 +28,15 @@ from benchmax.platform.runner.children.child_files import (
     read_child_file,
     write_child_file,
 )
-from benchmax.platform.runner.ingest import NothingToRead, Reader
 from benchmax.platform.runner.jobs import outcome
-from benchmax.platform.runner.jobs.job import LeasedJob
-from benchmax.platform.runner.jobs.kinds import KINDS
+from benchmax.platform.runner.jobs.eval_jobs import EvalJob, RescoreJob
+from benchmax.platform.runner.jobs.job import LeasedJob, Reader, read_nothing
 from benchmax.platform.runner.jobs.leases import Leases, Slots, machine_slots
-from benchmax.platform.runner.jobs.machine_message import machine_message
+from benchmax.platform.runner.jobs.one_off_jobs import DoctorJob, ExportJob
 from benchmax.platform.runner.jobs.outcome import Verdict, Why
+from benchmax.platform.runner.jobs.preparation import machine_message
 from benchmax.platform.runner.jobs.queue_upkeep import keep_up, logged_trouble
+from benchmax.platform.runner.jobs.train_job import TrainJob
 from benchmax.platform.runner.live.live_sessions import LiveSessionSupervisor
 from benchmax.platform.runner.processes.machine_usage import UsageRecorder, gpu_ids
 from benchmax.platform.runner.processes.parent_watch import Policy
@@ -48,6 +49,9 @@ from benchmax.platform.store.queue import jobs
 from benchmax.platform.store.queue.jobs import HEARTBEAT_SECONDS
 
 logger = logging.getLogger(__name__)
+
+KINDS: dict[str, type[LeasedJob]] = {kind.kind: kind for kind in (TrainJob, EvalJob, RescoreJob, DoctorJob, ExportJob)}
+"""The kinds of job. A new kind is a class of `LeasedJob` and its name here."""
 
 TICK_SECONDS = 0.2
 STALL_SECONDS = 180.0
@@ -124,7 +128,7 @@ class Watched:
         """Read what the ended child left; returns whether nothing is left, or reading has failed for too long."""
         assert self.ended is not None
         try:
-            return self.reader.step()
+            return self.reader()
         except Exception as error:
             if time.monotonic() - self.ended < DRAIN_SECONDS:
                 raise
@@ -154,9 +158,7 @@ class Supervisor:
         self.stopping = False
         self._start_child = start
         self._vault = Vault(data)
-        self.sessions = LiveSessionSupervisor(
-            database, data, self._vault, policy=policy, start=start, device=self._idle_gpu
-        )
+        self.sessions = LiveSessionSupervisor(database, data, self._vault, policy, start, self._idle_gpu)
         self._renewed = -HEARTBEAT_SECONDS
 
     def run(self) -> None:
@@ -164,15 +166,11 @@ class Supervisor:
         remove_orphaned_dirs()  # of children that ended while no runner was there
         while not (self.stopping and not self.watched and not self.sessions.open):
             self.tick()
-            self._beat()
+            try:
+                self.data.runner_beat.touch(mode=0o600)  # shows the daemon that the loop turns
+            except OSError as error:
+                logger.warning("no heartbeat: %s", error)
             time.sleep(TICK_SECONDS)
-
-    def _beat(self) -> None:
-        """Show the daemon that the loop turns."""
-        try:
-            self.data.runner_beat.touch(mode=0o600)
-        except OSError as error:
-            logger.warning("no heartbeat: %s", error)
 
     def stop(self) -> None:
         """End all children so that they can go on later, then end."""
@@ -270,7 +268,11 @@ class Supervisor:
         row, about = job.row, read_child_file(job.folder / PROCESS_FILE)
         process, adopted = RunProcess.take_over(job.folder, row.child_pid, row.child_started)
         slots = self.slots.take(row.slots, about.get("slots") or ())
-        reader, unreadable = _reader(job)
+        reader, unreadable = read_nothing, ""
+        try:
+            reader = job.reader()
+        except UsageError as error:  # what cannot be redacted must not be shown
+            unreadable = f"{error} Then start it again."
         why: Why = "" if adopted else "lost"
         self.watched[row.id] = Watched(job, process, slots, reader, about.get("began_at", -1), why, unreadable)
         logger.info("%s: %s process %s", job, "adopted" if adopted else "found no", row.child_pid)
@@ -285,7 +287,7 @@ class Supervisor:
                 watched.ask_to_end("stop")
             if watched.process.poll():
                 watched.check()
-                watched.reader.step()
+                watched.reader()
                 return
             watched.ended = time.monotonic()
         if watched.process.remains():
@@ -330,14 +332,6 @@ class Supervisor:
         watched.process.release()
         del self.watched[watched.job.row.id]
         self.slots.give(watched.slots)
-
-
-def _reader(job: LeasedJob) -> tuple[Reader, str]:
-    """What reads the job's records, or one that reads nothing and why: what cannot be redacted must not be shown."""
-    try:
-        return job.reader(), ""
-    except UsageError as error:
-        return NothingToRead(), f"{error} Then start it again."
 
 
 def latest_checkpoint(run_dir: Path) -> int:

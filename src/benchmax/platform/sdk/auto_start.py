@@ -6,6 +6,7 @@ import os
 import socket
 import subprocess
 import sys
+from pathlib import Path
 
 from benchmax import config, extras
 from benchmax.config import data_dir
@@ -35,9 +36,9 @@ def this_machine_url() -> str:
     return started.stdout.strip()
 
 
-def local_url() -> str | None:
-    """The address of the server that runs on this machine's data directory now."""
-    info = read_object(data_dir() / "server.json")
+def local_url(folder: Path | None = None) -> str | None:
+    """The address of the server that runs on a data directory now, by default this machine's."""
+    info = read_object((folder or data_dir()) / "server.json")
     try:
         os.kill(int(info["pid"]), 0)
         return str(info["url"])

@@ -39,7 +39,11 @@ class Request(Generic[T]):
 
     def options(self) -> dict[str, Any]:
         """The request as httpx takes it."""
-        sent = {name: _query(value) for name, value in self.params.items() if value is not None}
+        sent = {
+            name: str(value).lower() if isinstance(value, bool) else value
+            for name, value in self.params.items()
+            if value is not None
+        }
         body = {"json": self.json, "content": self.content}
         return {"params": sent or None, **{name: value for name, value in body.items() if value is not None}}
 
@@ -60,6 +64,14 @@ class EventStream:
     """The exception for an HTTP status that is no success."""
 
 
+class Blocking:
+    """A client or handle whose methods block."""
+
+
+class Awaiting:
+    """One whose methods are coroutines."""
+
+
 def run_blocking(waiting: Coroutine[Any, Any, T]) -> T:
     """The result of a procedure whose exchange blocks."""
     try:
@@ -73,19 +85,12 @@ def run_blocking(waiting: Coroutine[Any, Any, T]) -> T:
 
 def iterate_blocking(items: AsyncGenerator[T]) -> Generator[T]:
     """What an iterating procedure yields, when its exchange blocks."""
-
-    async def following() -> T:
-        return await anext(items)
-
-    async def end() -> None:
-        await items.aclose()
-
     try:
         with suppress(StopAsyncIteration):
             while True:
-                yield run_blocking(following())
+                yield run_blocking(items.__anext__())
     finally:
-        run_blocking(end())
+        run_blocking(items.aclose())
 
 
 # Reading answers
@@ -145,7 +150,3 @@ def run_path(run_id: str, part: str = "") -> str:
 def part_of_path(name: str) -> str:
     """A name as one part of a path, whatever is in it."""
     return quote(name, safe="")
-
-
-def _query(value: Any) -> Any:
-    return ("true" if value else "false") if isinstance(value, bool) else value

@@ -12,7 +12,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from benchmax.platform.sdk import launch_args_table
 from benchmax.platform.sdk.requests import (
     accounts,
     checkpoints,
@@ -35,7 +34,7 @@ class _TrainerMethods:
     """What both clients offer."""
 
     list_launch_args = request(launches.list_launch_args)
-    print_launch_args = procedure(launch_args_table.print_launch_args)
+    print_launch_args = procedure(launches.print_launch_args)
     launch_training_run = procedure(launches.launch_training_run)
     queue_run = procedure(launches.queue_run)
     launch_environment = request(launches.launch_environment)

@@ -42,10 +42,8 @@ def base_url(given: str | None = None) -> str:
 
     A service elsewhere is only used when it was named.
     """
-    return _web_address(given) if given else named_url() or this_machine_url()
-
-
-def _web_address(given: str) -> str:
+    if not given:
+        return named_url() or this_machine_url()
     found = origin(given)
     if found.scheme not in PORTS or not found.host:
         raise TrainerError(f"{given!r} is not a web address. Check the spelling: https://host or http://host:port.")
@@ -53,10 +51,15 @@ def _web_address(given: str) -> str:
 
 
 def named_url() -> str | None:
-    """The platform that was named, by the environment or by signing in; None: this machine's own is meant."""
+    """The platform that was named, by the environment or by signing in; None: this machine's own is meant.
+
+    It is also meant by a sign-in to it: its address may have changed since.
+    """
     if config.setting("PLATFORM_URL") or config.setting("BASE_DOMAIN"):
         return config.platform_url()
-    return _signed_in_url()
+    url = read_object(credentials_path()).get("url")
+    own = read_object(data_dir() / "credentials.json").get("url")
+    return url.rstrip("/") if isinstance(url, str) and url and url != own else None
 
 
 def auth_base(platform: str) -> str:
@@ -122,13 +125,6 @@ def _local_key(platform: str) -> str | None:
 
 def credentials_path() -> Path:
     return Path(config.setting("CREDENTIALS_PATH") or "~/.castform/credentials.json").expanduser()
-
-
-def _signed_in_url() -> str | None:
-    """The platform `benchmax login` was for, unless that is the one on this machine, which may have moved."""
-    url = read_object(credentials_path()).get("url")
-    own = read_object(data_dir() / "credentials.json").get("url")
-    return url.rstrip("/") if isinstance(url, str) and url and url != own else None
 
 
 def _session_token(platform: str) -> str | None:

@@ -7,22 +7,24 @@ with trainer.run(run_id).playground(checkpoint="best") as session:
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Generator
+from collections.abc import AsyncGenerator
 from contextlib import aclosing
 from typing import TYPE_CHECKING, Self
 
 from benchmax.platform.sdk.calls import (
+    Awaiting,
+    Blocking,
     EventStream,
     Request,
     Row,
     as_object,
     delete,
     get,
-    iterate_blocking,
     post_for,
     run_blocking,
 )
 from benchmax.platform.sdk.exceptions import TrainerError
+from benchmax.platform.sdk.sync_and_async import iterator, procedure
 
 if TYPE_CHECKING:
     from benchmax.platform.sdk.client import AsyncTrainerClient, TrainerClient
@@ -33,7 +35,60 @@ _SILENCE_SECONDS = 60.0
 """The platform sends something every ten seconds, if only that it is there."""
 
 
-class PlaygroundSession:
+class _Session:
+    """What both kinds of session share."""
+
+    id: str
+    _exchange: Exchange
+
+    @procedure
+    async def wait(self, seconds: float = 1_200.0, poll: float = 0.25) -> Row:
+        """Wait until the session is ready; returns its `info`. TrainerError with the reason when it ended."""
+        info = await self._exchange.poll(_info(self.id), lambda info: info["status"] != "starting", poll, seconds)
+        if info["status"] == "starting":
+            raise TimeoutError(f"The session is not ready yet: {info['statusReason']}. Wait longer.")
+        if info["status"] == "ended":
+            raise TrainerError(f"The session has ended: {info['statusReason']}")
+        return info
+
+    @iterator
+    async def say(
+        self,
+        text: str = "",
+        *,
+        temperature: float | None = None,
+        max_tokens: int | None = None,
+        seed: int | None = None,
+    ) -> AsyncGenerator[Row]:
+        """What follows, event by event: `token`, `message`, `reward`, `done`. An `error` is raised as TrainerError.
+
+        Stop iterating and the platform stops too; the turn is then forgotten. With an example, say nothing at first
+        to have its prompt played.
+        """
+        body = {"content": text, "temperature": temperature, "maxTokens": max_tokens, "seed": seed}
+        stream = EventStream("POST", f"{_PATH}/{self.id}/messages", json=body, timeout=_SILENCE_SECONDS)
+        async with aclosing(self._exchange.events(stream)) as events:
+            async for event in events:
+                if event["event"] == "error":
+                    raise TrainerError(str(event["message"]))
+                yield event
+                if event["event"] == "done":
+                    return
+        raise TrainerError("The stream ended before the turn did. Try again.")
+
+    async def _close(self) -> None:
+        """End the session and its processes, unless it has ended."""
+        try:
+            await self._exchange.ask(delete(f"{_PATH}/{self.id}"))
+        except TrainerError as error:
+            if error.status_code != 404:  # the platform forgets sessions some time after their end
+                raise
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self.id!r})"
+
+
+class PlaygroundSession(_Session, Blocking):
     """A chat with one checkpoint. It opens in the background; the first `say` waits for it. Close it after use."""
 
     def __init__(
@@ -45,36 +100,17 @@ class PlaygroundSession:
         environment: bool = True,
         example_id: str | None = None,
     ) -> None:
-        self._client = client
-        self.id = run_blocking(client._exchange.ask(_open(run_id, checkpoint, environment, example_id)))
+        self._exchange = client._exchange
+        self.id = run_blocking(self._exchange.ask(_open(run_id, checkpoint, environment, example_id)))
 
     @property
     def info(self) -> Row:
         """`{id, status, statusReason, systemPrompt, tools, …}` as of now."""
-        return run_blocking(self._client._exchange.ask(_info(self.id)))
-
-    def wait(self, seconds: float = 1_200.0, poll: float = 0.25) -> Row:
-        """Wait until the session is ready; returns its `info`. TrainerError with the reason when it ended."""
-        return run_blocking(_wait(self._client._exchange, self.id, seconds, poll))
-
-    def say(
-        self,
-        text: str = "",
-        *,
-        temperature: float | None = None,
-        max_tokens: int | None = None,
-        seed: int | None = None,
-    ) -> Generator[Row]:
-        """What follows, event by event: `token`, `message`, `reward`, `done`. An `error` is raised as TrainerError.
-
-        Stop iterating and the platform stops too; the turn is then forgotten. With an example, say nothing at first
-        to have its prompt played.
-        """
-        yield from iterate_blocking(_say(self._client._exchange, self.id, text, temperature, max_tokens, seed))
+        return run_blocking(self._exchange.ask(_info(self.id)))
 
     def close(self) -> None:
         """End the session and its processes, unless it has ended."""
-        run_blocking(_close(self._client._exchange, self.id))
+        run_blocking(self._close())
 
     def __enter__(self) -> Self:
         return self
@@ -82,15 +118,12 @@ class PlaygroundSession:
     def __exit__(self, *_: object) -> None:
         self.close()
 
-    def __repr__(self) -> str:
-        return f"PlaygroundSession({self.id!r})"
 
-
-class AsyncPlaygroundSession:
+class AsyncPlaygroundSession(_Session, Awaiting):
     """The same for async code; `say` is an async iterator."""
 
     def __init__(self, client: AsyncTrainerClient, session_id: str) -> None:
-        self._client = client
+        self._exchange = client._exchange
         self.id = session_id
 
     @classmethod
@@ -108,38 +141,17 @@ class AsyncPlaygroundSession:
 
     async def info(self) -> Row:
         """`{id, status, statusReason, systemPrompt, tools, …}` as of now."""
-        return await self._client._exchange.ask(_info(self.id))
-
-    async def wait(self, seconds: float = 1_200.0, poll: float = 0.25) -> Row:
-        """Wait until the session is ready; returns its `info`. TrainerError with the reason when it ended."""
-        return await _wait(self._client._exchange, self.id, seconds, poll)
-
-    async def say(
-        self,
-        text: str = "",
-        *,
-        temperature: float | None = None,
-        max_tokens: int | None = None,
-        seed: int | None = None,
-    ) -> AsyncGenerator[Row]:
-        """What follows, event by event; see `PlaygroundSession.say`."""
-        turn = _say(self._client._exchange, self.id, text, temperature, max_tokens, seed)
-        async with aclosing(turn) as events:
-            async for event in events:
-                yield event
+        return await self._exchange.ask(_info(self.id))
 
     async def aclose(self) -> None:
         """End the session and its processes, unless it has ended."""
-        await _close(self._client._exchange, self.id)
+        await self._close()
 
     async def __aenter__(self) -> Self:
         return self
 
     async def __aexit__(self, *_: object) -> None:
         await self.aclose()
-
-    def __repr__(self) -> str:
-        return f"AsyncPlaygroundSession({self.id!r})"
 
 
 def _open(run_id: str, checkpoint: str, environment: bool, example_id: str | None) -> Request[str]:
@@ -149,40 +161,3 @@ def _open(run_id: str, checkpoint: str, environment: bool, example_id: str | Non
 
 def _info(session_id: str) -> Request[Row]:
     return get(f"{_PATH}/{session_id}", as_object)
-
-
-async def _close(exchange: Exchange, session_id: str) -> None:
-    try:
-        await exchange.ask(delete(f"{_PATH}/{session_id}"))
-    except TrainerError as error:
-        if error.status_code != 404:  # the platform forgets sessions some time after their end
-            raise
-
-
-async def _wait(exchange: Exchange, session_id: str, seconds: float, poll: float) -> Row:
-    info = await exchange.poll(_info(session_id), lambda info: info["status"] != "starting", poll, seconds)
-    if info["status"] == "starting":
-        raise TimeoutError(f"The session is not ready yet: {info['statusReason']}. Wait longer.")
-    if info["status"] == "ended":
-        raise TrainerError(f"The session has ended: {info['statusReason']}")
-    return info
-
-
-async def _say(
-    exchange: Exchange,
-    session_id: str,
-    text: str,
-    temperature: float | None,
-    max_tokens: int | None,
-    seed: int | None,
-) -> AsyncGenerator[Row]:
-    body = {"content": text, "temperature": temperature, "maxTokens": max_tokens, "seed": seed}
-    stream = EventStream("POST", f"{_PATH}/{session_id}/messages", json=body, timeout=_SILENCE_SECONDS)
-    async with aclosing(exchange.events(stream)) as events:
-        async for event in events:
-            if event["event"] == "error":
-                raise TrainerError(str(event["message"]))
-            yield event
-            if event["event"] == "done":
-                return
-    raise TrainerError("The stream ended before the turn did. Try again.")

@@ -7,14 +7,16 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from benchmax.errors import UsageError
-from benchmax.platform.sdk.calls import Row, run_blocking
+from benchmax.platform.sdk.calls import Awaiting, Blocking, Row
+from benchmax.platform.sdk.requests.checkpoints import download_checkpoint
 from benchmax.platform.sdk.requests.rollouts import rollout_rows
-from benchmax.platform.sdk.requests.runs import ENDED, get_run, metric_rows, page_url
+from benchmax.platform.sdk.requests.runs import ENDED, cancel_run, get_run, metric_rows, page_url
+from benchmax.platform.sdk.sync_and_async import procedure
 
 if TYPE_CHECKING:
     from benchmax.platform.sdk.client import AsyncTrainerClient, TrainerClient
     from benchmax.platform.sdk.playground import AsyncPlaygroundSession, PlaygroundSession
-    from benchmax.platform.sdk.transport import Endpoint, Exchange
+    from benchmax.platform.sdk.transport import Exchange
 
 _METRIC_COLUMNS = ["mode", "step"]
 _ROLLOUT_COLUMNS = ["id", "step", "mode", "promptMessageId", "totalReward"]
@@ -23,20 +25,50 @@ _ROLLOUT_COLUMNS = ["id", "step", "mode", "promptMessageId", "totalReward"]
 class _Run:
     """What both kinds of handle share."""
 
-    def __init__(self, client: Endpoint, run_id: str) -> None:
+    def __init__(self, client: Any, run_id: str) -> None:
         self._client = client
+        self._exchange: Exchange = client._exchange
         self.id = run_id
 
     @property
     def url(self) -> str:
         """The run's page in the console."""
-        return page_url(self._client.base_url, self.id)
+        return page_url(self._exchange.base_url, self.id)
+
+    @procedure
+    async def wait(self, seconds: float | None = None, poll: float = 2.0) -> str:
+        """Wait until the run has ended; returns its status. TimeoutError when it takes longer than `seconds`."""
+        most = float("inf") if seconds is None else seconds
+        run = await self._exchange.poll(get_run(self.id), lambda run: run["status"] in ENDED, poll, most)
+        if run["status"] not in ENDED:
+            raise TimeoutError(f"The run is still {run['status']}. Wait longer, or look at {self.url}.")
+        return str(run["status"])
+
+    @procedure
+    async def cancel(self) -> Row:
+        """Stop the run."""
+        return await self._exchange.ask(cancel_run(self.id))
+
+    @procedure
+    async def download(self, out: str, checkpoint: str = "best", *, format: str = "merged") -> str:
+        """Write a checkpoint's model, or its `adapter`, into a folder; returns the checkpoint's name."""
+        return await download_checkpoint(self._exchange, self.id, out, checkpoint, format=format)
+
+    @procedure
+    async def metrics_df(self, mode: str | None = None) -> Any:
+        """A pandas DataFrame: one row for each mode and step, one column for each metric."""
+        return _frame(await metric_rows(self._exchange, self.id, mode), _METRIC_COLUMNS)
+
+    @procedure
+    async def rollouts_df(self, mode: str = "eval", limit: int = 10_000) -> Any:
+        """A pandas DataFrame of rollouts, newest step first; each reward component is a column `reward/<name>`."""
+        return _frame(await rollout_rows(self._exchange, self.id, mode, limit), _ROLLOUT_COLUMNS)
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self.id!r})"
 
 
-class TrainingRun(_Run):
+class TrainingRun(_Run, Blocking):
     """One run. Each read of an attribute is a request."""
 
     _client: TrainerClient
@@ -49,13 +81,6 @@ class TrainingRun(_Run):
     def status(self) -> str:
         return str(self._client.get_run(self.id)["status"])
 
-    def wait(self, seconds: float | None = None, poll: float = 2.0) -> str:
-        """Wait until the run has ended; returns its status. TimeoutError when it takes longer than `seconds`."""
-        return run_blocking(_wait(self._client._exchange, self.id, self.url, seconds, poll))
-
-    def cancel(self) -> Row:
-        return self._client.cancel_run(self.id)
-
     def playground(
         self, checkpoint: str = "latest", *, environment: bool = True, example_id: str | None = None
     ) -> PlaygroundSession:
@@ -66,22 +91,10 @@ class TrainingRun(_Run):
         """
         return self._client.playground(self.id, checkpoint=checkpoint, environment=environment, example_id=example_id)
 
-    def download(self, out: str, checkpoint: str = "best", *, format: str = "merged") -> str:
-        """Write a checkpoint's model, or its `adapter`, into a folder; returns the checkpoint's name."""
-        return self._client.download_checkpoint(self.id, out, checkpoint, format=format)
-
     def fork(self, checkpoint: str = "best", *, name: str | None = None, **launcher_args: Any) -> TrainingRun:
         """A new run that begins with a checkpoint's weights, with some launch arguments changed."""
         run_id = self._client.fork_run(self.id, checkpoint, name=name, launcher_args=launcher_args)
         return TrainingRun(self._client, run_id)
-
-    def metrics_df(self, mode: str | None = None) -> Any:
-        """A pandas DataFrame: one row for each mode and step, one column for each metric."""
-        return _frame(run_blocking(metric_rows(self._client._exchange, self.id, mode)), _METRIC_COLUMNS)
-
-    def rollouts_df(self, mode: str = "eval", limit: int = 10_000) -> Any:
-        """A pandas DataFrame of rollouts, newest step first; each reward component is a column `reward/<name>`."""
-        return _frame(run_blocking(rollout_rows(self._client._exchange, self.id, mode, limit)), _ROLLOUT_COLUMNS)
 
     def _repr_html_(self) -> str:
         details = self.details
@@ -98,7 +111,7 @@ class TrainingRun(_Run):
         return f"<table>{rows}</table>"
 
 
-class AsyncTrainingRun(_Run):
+class AsyncTrainingRun(_Run, Awaiting):
     """`TrainingRun` for async code; `details` and `status` are coroutines."""
 
     _client: AsyncTrainerClient
@@ -109,13 +122,6 @@ class AsyncTrainingRun(_Run):
     async def status(self) -> str:
         return str((await self._client.get_run(self.id))["status"])
 
-    async def wait(self, seconds: float | None = None, poll: float = 2.0) -> str:
-        """Wait until the run has ended; returns its status. TimeoutError when it takes longer than `seconds`."""
-        return await _wait(self._client._exchange, self.id, self.url, seconds, poll)
-
-    async def cancel(self) -> Row:
-        return await self._client.cancel_run(self.id)
-
     async def playground(
         self, checkpoint: str = "latest", *, environment: bool = True, example_id: str | None = None
     ) -> AsyncPlaygroundSession:
@@ -123,32 +129,12 @@ class AsyncTrainingRun(_Run):
         options = {"checkpoint": checkpoint, "environment": environment, "example_id": example_id}
         return await self._client.playground(self.id, **options)
 
-    async def download(self, out: str, checkpoint: str = "best", *, format: str = "merged") -> str:
-        """Write a checkpoint's model, or its `adapter`, into a folder; returns the checkpoint's name."""
-        return await self._client.download_checkpoint(self.id, out, checkpoint, format=format)
-
     async def fork(
         self, checkpoint: str = "best", *, name: str | None = None, **launcher_args: Any
     ) -> AsyncTrainingRun:
         """A new run that begins with a checkpoint's weights, with some launch arguments changed."""
         run_id = await self._client.fork_run(self.id, checkpoint, name=name, launcher_args=launcher_args)
         return AsyncTrainingRun(self._client, run_id)
-
-    async def metrics_df(self, mode: str | None = None) -> Any:
-        """A pandas DataFrame: one row for each mode and step, one column for each metric."""
-        return _frame(await metric_rows(self._client._exchange, self.id, mode), _METRIC_COLUMNS)
-
-    async def rollouts_df(self, mode: str = "eval", limit: int = 10_000) -> Any:
-        """A pandas DataFrame of rollouts, newest step first; each reward component is a column `reward/<name>`."""
-        return _frame(await rollout_rows(self._client._exchange, self.id, mode, limit), _ROLLOUT_COLUMNS)
-
-
-async def _wait(exchange: Exchange, run_id: str, url: str, seconds: float | None, poll: float) -> str:
-    most = float("inf") if seconds is None else seconds
-    run = await exchange.poll(get_run(run_id), lambda run: run["status"] in ENDED, poll, most)
-    if run["status"] not in ENDED:
-        raise TimeoutError(f"The run is still {run['status']}. Wait longer, or look at {url}.")
-    return str(run["status"])
 
 
 def _frame(rows: list[dict[str, Any]], columns: list[str]) -> Any:

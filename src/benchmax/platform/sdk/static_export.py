@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 import shutil
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -67,7 +67,7 @@ def export_static(
         raise NotFoundError("The web console is not built, and a saved run needs it. Build it first: make console")
     refuse_filled(folder)
     answers = _answers(client, run_id)
-    found = {name: list(items) for name, items in _indexes(client, run_id, answers)}
+    found = _indexes(client, run_id, answers)
     total = sum(len(items) for items in found.values())
     quotas = _quotas({name: len(items) for name, items in found.items()}, most)
     kept = {name: _spread(items, quotas[name]) for name, items in found.items()}
@@ -104,14 +104,12 @@ def _answers(client: TrainerClient, run_id: str) -> dict[str, Any]:
     return answers
 
 
-def _indexes(
-    client: TrainerClient, run_id: str, answers: Mapping[str, Any]
-) -> Iterator[tuple[str, Iterator[dict[str, Any]]]]:
-    for mode in answers["details"]["modes"]:
-        if mode != "external-eval":
-            yield mode, client.iter_rollouts(run_id, mode=mode)
-    for each in answers.get("external-eval", {}).get("evals", []):
-        yield each["id"], client.iter_rollouts(run_id, external_eval_id=each["id"])
+def _indexes(client: TrainerClient, run_id: str, answers: Mapping[str, Any]) -> dict[str, list[dict[str, Any]]]:
+    """The rollouts of each mode, and of each evaluation outside training."""
+    modes = [mode for mode in answers["details"]["modes"] if mode != "external-eval"]
+    evals = [each["id"] for each in answers.get("external-eval", {}).get("evals", [])]
+    found = {mode: list(client.iter_rollouts(run_id, mode=mode)) for mode in modes}
+    return found | {each: list(client.iter_rollouts(run_id, external_eval_id=each)) for each in evals}
 
 
 def _quotas(counts: Mapping[str, int], most: int) -> dict[str, int]:

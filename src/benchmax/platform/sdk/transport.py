@@ -21,7 +21,7 @@ from benchmax import retries
 from benchmax.errors import ConfigError
 from benchmax.net.sse import read_events
 from benchmax.platform.sdk import credentials
-from benchmax.platform.sdk.calls import FIT, EventStream, Request, Row, as_is, run_blocking
+from benchmax.platform.sdk.calls import FIT, Awaiting, Blocking, EventStream, Request, Row, as_is, run_blocking
 from benchmax.platform.sdk.credentials import TokenProvider
 from benchmax.platform.sdk.exceptions import AuthenticationError, TrainerError
 
@@ -265,22 +265,19 @@ class Endpoint:
         token_provider: TokenProvider | None = None,
     ) -> None:
         self.base_url = credentials.base_url(base_url)
-        self._api_key = api_key
-        self._provider = token_provider
         if not isinstance(timeout, int | float) or timeout <= 0:
             raise ConfigError(f"timeout is {timeout!r}. Give a number of seconds above 0.")
         backend = self._backend_kind(timeout)
         self._http = backend.http
-        self._exchange = Exchange(backend, self.base_url, self._token, timeout)
+        self._exchange = Exchange(
+            backend, self.base_url, lambda: credentials.bearer(api_key, token_provider, self.base_url), timeout
+        )
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self.base_url!r})"
 
-    def _token(self) -> str:
-        return credentials.bearer(self._api_key, self._provider, self.base_url)
 
-
-class Connection(Endpoint):
+class Connection(Endpoint, Blocking):
     """A blocking connection. Threads may use one together."""
 
     _backend_kind = _Blocking
@@ -298,7 +295,7 @@ class Connection(Endpoint):
         return run_blocking(self._exchange.ask(Request("GET", route, as_is, params)))
 
 
-class AsyncConnection(Endpoint):
+class AsyncConnection(Endpoint, Awaiting):
     """The same for async code, on one event loop."""
 
     _backend_kind = _Async

@@ -30,7 +30,6 @@ from benchmax.platform.server.services.live_sessions import reach_of
 from benchmax.platform.server.services.webhooks import Sender
 from benchmax.platform.server.settings import ServerSettings
 from benchmax.platform.store.accounts import api_keys, logins, users
-from benchmax.platform.store.accounts.user_admin import forget_removed
 from benchmax.platform.store.database import Database, open_database
 from benchmax.platform.store.uploads import unused_blobs
 from benchmax.platform.wire.base import Problem
@@ -53,7 +52,7 @@ def create_app(settings: ServerSettings, database: Database) -> FastAPI:
         threads.prepare()
         services.blobs.sweep()  # one data directory has one server: nobody uploads now
         with database.write() as db:
-            forget_removed(db)
+            users.forget_removed(db)
             unused_blobs.sweep(db, services.blobs)
         rules = AddressRules.of(reach_of(settings))
         sending = asyncio.create_task(Sender(database, services.vault, rules, base_url(settings)).run())

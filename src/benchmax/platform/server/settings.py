@@ -46,17 +46,13 @@ class ServerSettings:
     @property
     def reached_at(self) -> str:
         """Where this machine reaches it: the loopback address for a server on every address."""
-        if self._address is None or not self._address.is_unspecified:
-            return self.host
-        return "127.0.0.1" if self._address.version == 4 else "::1"
-
-    @property
-    def _address(self) -> ipaddress.IPv4Address | ipaddress.IPv6Address | None:
-        """None for a host by its name; no host at all means every address."""
         try:
-            return ipaddress.ip_address(self.host or "0.0.0.0")
-        except ValueError:
-            return None
+            address = ipaddress.ip_address(self.host or "0.0.0.0")
+        except ValueError:  # a host by its name
+            return self.host
+        if not address.is_unspecified:
+            return self.host
+        return "127.0.0.1" if address.version == 4 else "::1"
 
     @cached_property
     def hosts(self) -> frozenset[str]:

@@ -13,9 +13,9 @@ from typing import Any, Literal, ParamSpec, TypeAlias, TypeVar
 from weakref import WeakValueDictionary
 
 from anyio import CapacityLimiter, to_thread
-from anyio.lowlevel import RunVar
 from fastapi import APIRouter
 
+from benchmax.concurrency import PerLoop
 from benchmax.platform.server.security.rate_limits import ConcurrencyLimit
 from benchmax.platform.server.security.scopes import SAFE_METHODS
 
@@ -58,12 +58,12 @@ def prepare() -> None:
 
 
 async def run_write(function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
-    return await to_thread.run_sync(functools.partial(function, *args, **kwargs), limiter=_pools().writes)
+    return await to_thread.run_sync(functools.partial(function, *args, **kwargs), limiter=_pools.get().writes)
 
 
 async def read_file(user_id: str, function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
     """Run a function that reads a user's file; Refused (429) when too many of the user's wait already."""
-    pools = _pools()
+    pools = _pools.get()
     words = f"{FILES_ASKED} of your files are being read or wait for it. Try again."
     with pools.asked.hold(user_id, FILES_ASKED, words, seconds=5):
         async with pools.turns.setdefault(user_id, CapacityLimiter(FILES_PER_USER)):
@@ -91,12 +91,4 @@ class _Pools:
         """Of users, each for as long as one of the user's files is read."""
 
 
-_of_this_loop: RunVar[_Pools] = RunVar("benchmax_threads")
-
-
-def _pools() -> _Pools:
-    try:
-        return _of_this_loop.get()
-    except LookupError:
-        _of_this_loop.set(found := _Pools())
-        return found
+_pools = PerLoop(_Pools)

@@ -50,7 +50,8 @@ def run_child(work: Work) -> int:
         message = parent_watch.wait_for_message(given.parent_pipe)
         parent_watch.watch_parent(given.parent_pipe, run_dir, given.policy)
     os.umask(0o077)
-    _log_with_time()
+    if logging.lastResort is not None:
+        logging.lastResort.setFormatter(SecretFreeFormatter())  # its own leaves out the time
     adopt_orphans()  # so that `end_others` knows what an installer, say, left behind
     with ChildProcess(run_dir, message) as child:
         ended = attempt(work, child)
@@ -174,9 +175,3 @@ def write_log(text: str, stream: TextIO | None = None) -> None:
 def log_time() -> str:
     """The time as Python's logging writes it."""
     return datetime.now().isoformat(" ", "milliseconds").replace(".", ",")
-
-
-def _log_with_time() -> None:
-    """Log to child.log with the time, which Python's last-resort handler leaves out."""
-    if logging.lastResort is not None:
-        logging.lastResort.setFormatter(SecretFreeFormatter())

@@ -42,7 +42,7 @@ async def opened_env(child: ChildProcess, variables: Mapping[str, str] | None = 
             variables={**variables, **models},
             process_limits=env_limits(),
             sandbox=confined,
-            output=lambda stream, line: _relay(stream, hide(line)),
+            output=lambda stream, line: write_log(f"{log_time()} env {stream}: {hide(line)}", sys.stdout),
         )
         try:
             yield env
@@ -78,8 +78,3 @@ def env_limits() -> ProcessLimits:
     if not 0 <= size < math.inf:
         raise ConfigError(f"BENCHMAX_ENV_MEMORY is {given!r}. Give a number of GiB, 0 for no limit.")
     return ProcessLimits(memory_bytes=int(size * 2**30) or None)
-
-
-def _relay(stream: str, line: str) -> None:
-    """What the environment prints goes to child.log."""
-    write_log(f"{log_time()} env {stream}: {line}", sys.stdout)

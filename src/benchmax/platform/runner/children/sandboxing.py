@@ -19,7 +19,7 @@ from benchmax.errors import SandboxUnavailable
 from benchmax.sandbox import Capabilities, capabilities, insists
 
 _from_runner: dict[str, Any] = {}
-"""What the runner told this process, see `jobs.machine_message`."""
+"""What the runner told this process, see `jobs.preparation.machine_message`."""
 
 
 def receive(message: Mapping[str, Any]) -> None:

@@ -19,7 +19,7 @@ from benchmax.platform.runner.children.child_files import (
     write_child_file,
 )
 from benchmax.platform.runner.ingest import EvalIngest
-from benchmax.platform.runner.jobs.job import LeasedJob
+from benchmax.platform.runner.jobs.job import LeasedJob, Reader
 from benchmax.platform.runner.jobs.preparation import FILES, place, prepare
 from benchmax.platform.store.accounts import api_keys
 from benchmax.platform.store.runs import evals, runs
@@ -59,9 +59,9 @@ class EvalJob(LeasedJob):
         """Files in place of the run's."""
         return {}
 
-    def reader(self) -> EvalIngest:
+    def reader(self) -> Reader:
         run_dir, secrets = self.data.run(self.row.run_id), self.secrets().values()
-        return EvalIngest(self.database, self.row.run_id, run_dir, secrets, eval_id=self.eval_id)
+        return EvalIngest(self.database, self.row.run_id, run_dir, secrets, eval_id=self.eval_id).step
 
     def is_cancelled(self, db: Session) -> bool:
         return runs.get(db, self.row.run_id) is None

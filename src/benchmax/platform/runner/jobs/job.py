@@ -6,21 +6,29 @@ row of the queue ── prepare ──▶ child (`module`) ── is_working, re
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any, ClassVar, TypeAlias
 
 from sqlalchemy.orm import Session
 
 from benchmax.errors import NotFoundError, UsageError
 from benchmax.files.redaction import Redactor, hide_texts
-from benchmax.platform.runner.ingest import NothingToRead, Reader
 from benchmax.platform.store import tables
 from benchmax.platform.store.accounts.secrets import Vault
 from benchmax.platform.store.database import Database
 from benchmax.platform.store.datadir import DataDir
 from benchmax.platform.store.runs import runs
 from benchmax.platform.wire.values import RunStatus
+
+Reader: TypeAlias = Callable[[], bool]
+"""Reads new records of a child for a moment; returns whether all were read."""
+
+
+def read_nothing() -> bool:
+    """For a job without records, or one whose records cannot be redacted and so are not shown."""
+    return True
 
 
 @dataclass(slots=True)
@@ -64,8 +72,8 @@ class LeasedJob(ABC):
         return False
 
     def reader(self) -> Reader:
-        """What reads the child's records into the database."""
-        return NothingToRead()
+        """What reads the child's records into the database; by default it has none."""
+        return read_nothing
 
     def secrets(self) -> dict[str, str]:
         """The environment variables of the child; their values are removed from its records."""

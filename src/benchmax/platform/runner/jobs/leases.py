@@ -16,7 +16,7 @@ from benchmax.config import setting
 from benchmax.errors import ConfigError
 from benchmax.platform.runner.processes import process_ids
 from benchmax.platform.store.database import Database
-from benchmax.platform.store.queue import jobs, waiting
+from benchmax.platform.store.queue import jobs
 from benchmax.platform.store.queue.jobs import Holder
 from benchmax.platform.store.tables import Job
 from benchmax.platform.wire.launch_args import gpu_names
@@ -80,7 +80,7 @@ class Leases:
     def take(self, slots: int, fewest: int = 0) -> Job | None:
         """The next job that fits: highest priority, then oldest. Jobs that need no slot fit unless `fewest` is 1."""
         with self.database.read() as db:
-            if not waiting.anything_waits(db, slots, fewest):
+            if not jobs.anything_waits(db, slots, fewest):
                 return None
         with self.database.write() as db:
             return jobs.lease(db, self.holder, slots=slots, fewest=fewest)

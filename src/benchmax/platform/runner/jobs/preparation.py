@@ -1,14 +1,19 @@
-"""Makes a run's directory ready for its child: launch.json, and the files it needs under plain names."""
+"""What a child is given: its run's directory, with launch.json and the files it needs under plain names, and what it is
+told of the machine."""
 
 from __future__ import annotations
 
 from pathlib import Path, PurePosixPath
 from typing import Any
 
+from sqlalchemy import func, select
+
 from benchmax.errors import NotFoundError
-from benchmax.platform.runner.children.child_files import LAUNCH_FILE, write_child_file
+from benchmax.net.origins import origin
+from benchmax.platform.runner.children.child_files import LAUNCH_FILE, read_child_file, write_child_file
+from benchmax.platform.store.database import Database
 from benchmax.platform.store.datadir import DataDir
-from benchmax.platform.store.tables import Run
+from benchmax.platform.store.tables import Run, User
 from benchmax.platform.store.uploads.blobs import BlobStore, link_or_copy
 
 FILES = {
@@ -49,3 +54,14 @@ def place(data: DataDir, sha256: str, target: Path) -> str:
         raise NotFoundError(
             f"A file of this run ({target.name}) is no longer stored. Upload it and launch again."
         ) from None
+
+
+def machine_message(database: Database, data: DataDir) -> dict[str, Any]:
+    """The part of the runner's message to a child that is the same for all jobs: where packages are, whether there are
+    other users, which ports are closed."""
+    with database.read() as db:
+        count = db.scalar(select(func.count()).select_from(User).where(User.deleted.is_(None)))
+    url = str(read_child_file(data.server_info).get("url", ""))
+    ports = {port for each in (url, data.database_url() or "") if (port := origin(each).port)}
+    sandbox = {"several_users": (count or 0) > 1, "closed_ports": sorted(ports), "platform": url}
+    return {"venvs": str(data.venvs), "sandbox": sandbox}

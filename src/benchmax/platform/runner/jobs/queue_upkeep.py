@@ -14,7 +14,7 @@ from benchmax.platform.runner.jobs.leases import Leases
 from benchmax.platform.store import tables
 from benchmax.platform.store.database import Database
 from benchmax.platform.store.datadir import DataDir
-from benchmax.platform.store.queue import jobs, waiting
+from benchmax.platform.store.queue import jobs
 from benchmax.platform.store.queue.jobs import HEARTBEAT_SECONDS
 from benchmax.platform.store.runs import runs
 
@@ -42,16 +42,16 @@ def keep_up(
     """One round. `watched` are the jobs that this supervisor runs."""
     with database.read() as db:
         forgotten = [row for row in jobs.leased(db, leases.holder.id) if row.id not in watched]
-        dropped = waiting.to_drop(db)
-        lost = waiting.without_job(db)
-        deleted = waiting.deleted_runs(db)
-        queued = waiting.waiting_runs(db)
+        dropped = jobs.to_drop(db)
+        lost = jobs.without_job(db)
+        deleted = jobs.deleted_runs(db)
+        queued = jobs.waiting_runs(db)
     for row in forgotten:  # leased and, for want of a disk or a database, never begun
         with database.write() as db:
             jobs.give_back(db, row.id, leases.holder, attempts=row.attempts, delay=HEARTBEAT_SECONDS)
     for row in dropped:
         with database.write() as db:
-            if waiting.drop(db, row.id):
+            if jobs.drop(db, row.id):
                 open_job(row).finish(db, "cancelled", "The run was stopped before it began.")
     for run_id in lost:
         with database.write() as db:

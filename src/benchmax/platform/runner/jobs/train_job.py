@@ -9,7 +9,7 @@ from sqlalchemy.orm import Session
 
 from benchmax.platform.runner.children.child_files import read_child_file
 from benchmax.platform.runner.ingest import Ingest
-from benchmax.platform.runner.jobs.job import LeasedJob
+from benchmax.platform.runner.jobs.job import LeasedJob, Reader
 from benchmax.platform.runner.jobs.preparation import prepare
 from benchmax.platform.store.runs import runs
 from benchmax.platform.wire.values import RunStatus
@@ -34,8 +34,8 @@ class TrainJob(LeasedJob):
         prepare(self.data, run)
         return {"variables": self.secrets()}
 
-    def reader(self) -> Ingest:
-        return Ingest(self.database, self.row.run_id, self.folder, self.secrets().values())
+    def reader(self) -> Reader:
+        return Ingest(self.database, self.row.run_id, self.folder, self.secrets().values()).step
 
     def is_cancelled(self, db: Session) -> bool:
         return runs.is_to_stop(db, self.row.run_id)

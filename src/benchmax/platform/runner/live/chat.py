@@ -56,30 +56,28 @@ class Turn:
     began: float = field(default_factory=time.monotonic)
 
 
+@dataclass
 class Chat:
     """Holds a conversation with a model in an environment."""
 
-    def __init__(
-        self, host: EnvHost, model: LocalModel, example: Example | None, shown: Sequence[ChatMessage] = ()
-    ) -> None:
-        self._host = host
-        self._model = model
-        self._example = example
-        self._shown = list(shown)
-        self._inbox: asyncio.Queue[Turn] = asyncio.Queue()
-        self._tools: list[dict[str, Any]] = []
-        self._system_prompt = ""
+    host: EnvHost
+    model: LocalModel
+    example: Example | None
+    shown: Sequence[ChatMessage]
+    """The turns with which every prompt of the environment begins: what is typed comes after them."""
+    tools: list[dict[str, Any]]
+    system_prompt: str
+    inbox: asyncio.Queue[Turn] = field(default_factory=asyncio.Queue)
 
     @classmethod
     @asynccontextmanager
     async def open(
         cls, host: EnvHost, model: LocalModel, example: Example | None, shown: Sequence[ChatMessage] = ()
     ) -> AsyncIterator[Chat]:
-        """`shown` are the turns with which every prompt of the environment begins: what is typed comes after them."""
-        chat = cls(host, model, example, shown)
+        """A chat whose turns are played until the block ends."""
         part = host.part_of(example) if example else next(iter(host.env.composed_of), "")
-        chat._tools = [asdict(tool) for tool in (await host.toolbox(part)).tools]
-        chat._system_prompt = host.system_prompt(part)
+        tools = [asdict(tool) for tool in (await host.toolbox(part)).tools]
+        chat = cls(host, model, example, shown, tools, host.system_prompt(part))
         # All turns are played in one task: context variables of the rollout (its logs, its id) belong to the task.
         player = asyncio.create_task(chat._play_turns(), name="benchmax-chat")
         try:
@@ -90,14 +88,14 @@ class Chat:
                 await player
 
     def about(self) -> dict[str, Any]:
-        prompt = list(self._example["prompt_messages"]) if self._example else self._shown
-        about = {"model": self._model.name, "system_prompt": self._system_prompt, "tools": self._tools}
+        prompt = list(self.example["prompt_messages"] if self.example else self.shown)
+        about = {"model": self.model.name, "system_prompt": self.system_prompt, "tools": self.tools}
         return {**about, "prompt_messages": prompt}
 
     async def answer(self, request: Mapping[str, Any], send: Send) -> None:
         """Play a message and send what follows; if cancelled, the message is removed."""
         turn = Turn(request, send, asyncio.get_running_loop().create_future())
-        self._inbox.put_nowait(turn)
+        self.inbox.put_nowait(turn)
         try:
             await turn.done
         except BenchmaxError as error:
@@ -109,20 +107,20 @@ class Chat:
 
     async def _play_turns(self) -> None:
         while True:
-            turn = await self._inbox.get()
+            turn = await self.inbox.get()
             try:
                 rollout = await self._begin(str(turn.request.get("content") or ""), bool(turn.request.get("own")))
             except Exception as error:
                 _settle(turn, error if isinstance(error, BenchmaxError) else UsageError(f"{error}"))
                 continue
-            async with open_rollout(self._host, rollout, RolloutSettings()) as ready:
+            async with open_rollout(self.host, rollout, RolloutSettings()) as ready:
                 await self._converse(rollout, turn, ready)
 
     async def _begin(self, content: str, own: bool) -> Rollout:
         """The chat's rollout, with the example's prompt, or with the first message (`own`: in its place)."""
-        played = None if own and content else self._example
+        played = None if own and content else self.example
         example = played or await self._typed(content)
-        rollout = new_rollout(self._host, example, self._model, sample=0, attempt=0, split="playground", step=None)
+        rollout = new_rollout(self.host, example, self.model, sample=0, attempt=0, split="playground", step=None)
         if played is not None and content:
             rollout.messages.append({"role": "user", "content": content})
             rollout.messages.completion_start = len(rollout.messages)
@@ -131,9 +129,9 @@ class Chat:
     async def _typed(self, content: str) -> Example:
         if not content:
             raise UsageError("The message is empty. Say something.")
-        env = type(self._host.env)
+        env = type(self.host.env)
         made = await asyncio.to_thread(lambda: env.playground_preprocess(prompt=content))
-        return _as_trained(made, content, self._shown)
+        return _as_trained(made, content, self.shown)
 
     async def _converse(self, rollout: Rollout, turn: Turn, ready: bool) -> None:
         """Play turn after turn in one rollout; a chat whose first turn is removed starts over."""
@@ -148,7 +146,7 @@ class Chat:
             if not rollout.messages:
                 return
             length = len(rollout.messages)
-            turn = await self._inbox.get()
+            turn = await self.inbox.get()
             rollout.messages.append({"role": "user", "content": str(turn.request.get("content") or "")})
 
     async def _was_played(self, rollout: Rollout, turn: Turn) -> bool:
@@ -169,18 +167,18 @@ class Chat:
         given = {name: request[name] for name in ("temperature", "max_tokens", "seed") if request.get(name) is not None}
         settings = RolloutSettings(sampling=Sampling(**DEFAULTS | given))
         _clear(rollout)
-        model = StreamedModel(self._model, lambda text: send({"event": "token", "text": text}))
+        model = StreamedModel(self.model, lambda text: send({"event": "token", "text": text}))
 
         def send_messages(_: Rollout, messages: Sequence[ChatMessage]) -> None:
             for message in messages:
                 send({"event": "message", "message": message})
 
-        await play(self._host, rollout, model, settings, send_messages)
+        await play(self.host, rollout, model, settings, send_messages)
         if problem := _ENDINGS.get(rollout.termination) or (rollout.error and rollout.error.message):
             raise EnvError(problem)
         if rollout.task is not None and rollout.scorable:
-            await score(self._host, rollout, settings)
-            finish(self._host, rollout, settings)
+            await score(self.host, rollout, settings)
+            finish(self.host, rollout, settings)
             send({"event": "reward", "rewards": rollout.rewards, "total": rollout.reward, "unscored": rollout.unscored})
         used = {"tokens": rollout.usage.completion_tokens, "promptTokens": rollout.usage.prompt_tokens}
         seconds = round(time.monotonic() - turn.began, 3)

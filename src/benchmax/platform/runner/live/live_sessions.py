@@ -25,9 +25,8 @@ from benchmax.platform.runner.children.child_files import (
     write_child_file,
 )
 from benchmax.platform.runner.jobs import outcome
-from benchmax.platform.runner.jobs.machine_message import machine_message
 from benchmax.platform.runner.jobs.outcome import COMPLETE
-from benchmax.platform.runner.jobs.preparation import prepare
+from benchmax.platform.runner.jobs.preparation import machine_message, prepare
 from benchmax.platform.runner.jobs.queue_upkeep import logged_trouble
 from benchmax.platform.runner.processes.parent_watch import Policy
 from benchmax.platform.runner.processes.run_process import SETUP_SECONDS, RunProcess
@@ -62,27 +61,18 @@ class LiveSession:
     began: float = field(default_factory=time.monotonic)
 
 
+@dataclass
 class LiveSessionSupervisor:
     """All live sessions of one data directory."""
 
-    def __init__(
-        self,
-        database: Database,
-        data: DataDir,
-        vault: Vault,
-        *,
-        policy: Policy = "adopt",
-        start: Callable[..., RunProcess] = RunProcess.start,
-        device: Callable[[], str] = lambda: "",
-    ) -> None:
-        self.open: dict[str, LiveSession] = {}
-        self._database = database
-        self._data = data
-        self._vault = vault
-        self._policy: Policy = policy
-        self._start = start
-        self._device = device
-        """The GPU a session may use now; empty for none."""
+    database: Database
+    data: DataDir
+    vault: Vault
+    policy: Policy
+    start: Callable[..., RunProcess]
+    device: Callable[[], str]
+    """The GPU a session may use now; empty for none."""
+    open: dict[str, LiveSession] = field(default_factory=dict)
 
     def tick(self, stopping: bool) -> None:
         """Do everything that can be done now; a session that fails never keeps the others waiting."""
@@ -91,7 +81,7 @@ class LiveSessionSupervisor:
                 self._end(each, "The platform was stopped.")
             with logged_trouble(each.folder.id):
                 self._advance(each)
-        for folder in live_sessions.every(self._data):
+        for folder in live_sessions.every(self.data):
             if folder.id not in self.open and not (folder.path / "ended.json").exists():
                 with logged_trouble(folder.id):
                     self._open(folder, stopping)
@@ -114,7 +104,7 @@ class LiveSessionSupervisor:
                 if (run_id := each.folder.asked.get("run_id")) and self._is_gone(run_id):
                     self._end(each, "Its run was deleted.")
                 each.process.record_family()
-        live_sessions.sweep(self._data, time.time() - KEPT_SECONDS)
+        live_sessions.sweep(self.data, time.time() - KEPT_SECONDS)
 
     # Starting
 
@@ -122,8 +112,8 @@ class LiveSessionSupervisor:
         process: RunProcess | None = None
         try:
             message = self._prepare(folder)
-            variables = {"CUDA_VISIBLE_DEVICES": self._device()}
-            process = self._start(folder.path, module=MODULE, policy=self._policy, variables=variables)
+            variables = {"CUDA_VISIBLE_DEVICES": self.device()}
+            process = self.start(folder.path, module=MODULE, policy=self.policy, variables=variables)
             write_child_file(folder.path / PROCESS_FILE, {"pid": process.pid, "started": process.started})
         except Exception as error:
             if process is not None:
@@ -140,21 +130,21 @@ class LiveSessionSupervisor:
         """Write launch.json; returns the message for the child, with what only it may know."""
         asked = folder.asked
         if asked.get("run_id"):
-            with self._database.read() as db:
+            with self.database.read() as db:
                 run = runs.get(db, asked["run_id"])
             if run is None:
                 raise NotFoundError("The run is gone. `benchmax runs list` shows yours.")
-            files = prepare(self._data, run)
-            about = {"files": files, "run_dir": str(self._data.run(run.id)), "args": run.args}
+            files = prepare(self.data, run)
+            about = {"files": files, "run_dir": str(self.data.run(run.id)), "args": run.args}
         else:
             files = {name: str(folder.path / "inputs" / file) for name, file in asked["files"].items()}
             about = {"files": files}
         write_child_file(folder.path / LAUNCH_FILE, {**asked, **about})
-        return {"variables": self._secrets(folder), **machine_message(self._database, self._data)}
+        return {"variables": self._secrets(folder), **machine_message(self.database, self.data)}
 
     def _secrets(self, folder: SessionFolder) -> dict[str, str]:
-        with self._database.read() as db:
-            return dict(self._vault.for_run(db, folder.asked["owner_id"], folder.asked.get("run_id") or ""))
+        with self.database.read() as db:
+            return dict(self.vault.for_run(db, folder.asked["owner_id"], folder.asked.get("run_id") or ""))
 
     def _make_room(self, folder: SessionFolder) -> None:
         """End the session that has been idle longest, if one may be ended; report what this one waits for."""
@@ -229,7 +219,7 @@ class LiveSessionSupervisor:
         (folder.path / live_sessions.SOCKET).unlink(missing_ok=True)
 
     def _is_gone(self, run_id: str) -> bool:
-        with self._database.read() as db:
+        with self.database.read() as db:
             return runs.get(db, run_id) is None
 
 

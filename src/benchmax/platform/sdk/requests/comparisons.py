@@ -26,17 +26,13 @@ async def compare_run(
     `other` is `base`, `checkpoint:NAME`, `endpoint:ID`, or the id of an eval or of another run. A missing
     evaluation is started first, which `say` reports.
     """
-    side = await _other_side(exchange, run_id, other, say)
+    if await _is_run(exchange, other):
+        side = {"other_run_id": other}
+    else:
+        side = {"external_eval_id": await _evaluation(exchange, run_id, other, say)}
     found = _paired(await get_whole_comparison(exchange, run_id, **side))
     components = (await exchange.ask(get_comparison_summary(run_id, **side)))["components"]
     return {**found, "components": [each for each in components if each["name"] != "reward"]}
-
-
-async def _other_side(exchange: Exchange, run_id: str, other: str, say: Callable[[str], object]) -> dict[str, str]:
-    """What a run is compared with, as the queries take it: another run, or a finished evaluation of this one's rows."""
-    if await _is_run(exchange, other):
-        return {"other_run_id": other}
-    return {"external_eval_id": await _evaluation(exchange, run_id, other, say)}
 
 
 async def _is_run(exchange: Exchange, other: str) -> bool:

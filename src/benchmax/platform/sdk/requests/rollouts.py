@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncGenerator
 from contextlib import aclosing
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from benchmax.platform.sdk.calls import Request, Row, as_is, as_object, get, part_of_path, rows_in, run_path
 from benchmax.platform.sdk.requests.runs import PAGE
@@ -75,10 +75,6 @@ async def rollout_rows(exchange: Exchange, run_id: str, mode: str, limit: int) -
         async for row in found:
             if len(rows) == limit:
                 break
-            rows.append(_flat(row))
+            components = row.pop("rewards", {})
+            rows.append(row | {f"reward/{name}": value for name, value in components.items()})
     return rows
-
-
-def _flat(row: Row) -> Row:
-    components: dict[str, Any] = row.pop("rewards", {})
-    return row | {f"reward/{name}": value for name, value in components.items()}

@@ -132,14 +132,14 @@ class _FeedLost(TrainerError):
 
 
 def _feed(run_id: str, last_event_id: int) -> EventStream:
-    headers = {"Last-Event-ID": str(last_event_id)}
     return EventStream(
-        "GET", run_path(run_id, "stream"), headers=headers, timeout=_FEED_SECONDS, broken=_FeedLost, refused=_not_fed
+        "GET",
+        run_path(run_id, "stream"),
+        headers={"Last-Event-ID": str(last_event_id)},
+        timeout=_FEED_SECONDS,
+        broken=_FeedLost,
+        refused=lambda status: _FeedLost if status in retries.BUSY else TrainerError,
     )
-
-
-def _not_fed(status: int) -> type[TrainerError]:
-    return _FeedLost if status in retries.BUSY else TrainerError
 
 
 def change_run(run_id: str, **changes: Any) -> Request[Row]:

@@ -16,6 +16,7 @@ from benchmax.platform.server.security.authentication import Caller
 from benchmax.platform.server.server_services import Services
 from benchmax.platform.server.services.wire_shapes import shape
 from benchmax.platform.server.threads import Router, in_threads
+from benchmax.platform.store.statements import get_if
 from benchmax.platform.store.tables import Chunk, Corpus
 from benchmax.platform.store.uploads import corpora
 from benchmax.platform.wire import corpora as wire
@@ -117,7 +118,7 @@ def _shown(chunk: Chunk) -> dict[str, Any]:
 
 
 def _own(db: Session, user_id: str, corpus_id: str) -> Corpus:
-    return required(corpora.get(db, user_id, corpus_id), "You have no such corpus. Check its id.")
+    return required(get_if(db, Corpus, corpus_id, owner_id=user_id), "You have no such corpus. Check its id.")
 
 
 def _info(db: Session, corpus: Corpus) -> wire.CorpusInfo:

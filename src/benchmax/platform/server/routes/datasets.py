@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 from functools import lru_cache
 from itertools import islice
-from pathlib import Path
 from typing import Annotated
 
 from fastapi import Query, Request, Response
@@ -36,6 +35,7 @@ router = Router(prefix="/v1/datasets", tags=["datasets"])
 _COUNTED_BYTES = 4 * 1024 * 1024
 _COUNTED_FILES = 50
 _APPEND_TRIES = 5
+_count_once = lru_cache(maxsize=10_000)(count_lines)  # the content of a blob never changes
 
 EnvironmentName = Annotated[str | None, Query(max_length=80)]
 """The environment that is to read the rows."""
@@ -55,12 +55,6 @@ def list_datasets(services: Services, caller: Caller, prefix: UploadPrefix = "",
             shape(DatasetInfo, path, bytes=blob.size, rows=counts.get(blob.sha256, blob.rows)) for path, blob in found
         ]
     )
-
-
-@lru_cache(maxsize=10_000)
-def _count_once(blob: Path) -> int:
-    """Rows of a file that has one on each line; the content of a blob never changes."""
-    return count_lines(blob)
 
 
 @router.get("/preview", response_model=DatasetPreview)

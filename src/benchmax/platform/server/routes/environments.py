@@ -8,7 +8,7 @@ from typing import Any
 from sqlalchemy.orm import Session
 
 from benchmax.errors import UsageError
-from benchmax.platform.server.error_responses import Refused
+from benchmax.platform.server.error_responses import Refused, required
 from benchmax.platform.server.routes.parameters import Id
 from benchmax.platform.server.security.authentication import Caller
 from benchmax.platform.server.server_services import Services
@@ -18,6 +18,7 @@ from benchmax.platform.server.services.datasets import dataset_files
 from benchmax.platform.server.services.wire_shapes import shape
 from benchmax.platform.server.threads import Router
 from benchmax.platform.store.queue import one_off_jobs
+from benchmax.platform.store.statements import get_if
 from benchmax.platform.store.tables import OneOffJob
 from benchmax.platform.wire import environments as wire
 
@@ -86,10 +87,8 @@ def list_reports(services: Services, caller: Caller, environment_id: Id) -> wire
 def get_report(services: Services, caller: Caller, environment_id: Id, report_id: Id) -> wire.DoctorReport:
     """One report: how far it is, and when it is complete what was found."""
     with services.database.read() as db:
-        row = one_off_jobs.find(db, caller.user_id, "doctor", report_id)
-    if row is None or row.subject != environment_id:
-        raise Refused(404, "There is no such report on this environment. POST …/doctor makes one.")
-    return report_info(row)
+        row = get_if(db, OneOffJob, report_id, owner_id=caller.user_id, kind="doctor", subject=environment_id)
+    return report_info(required(row, "There is no such report on this environment. POST …/doctor makes one."))
 
 
 @router.get("/{environment_id:path}")

@@ -10,7 +10,8 @@ from benchmax.platform.server.security.passwords import hash_password
 from benchmax.platform.server.server_services import Services
 from benchmax.platform.server.services.wire_shapes import shape
 from benchmax.platform.server.threads import Router
-from benchmax.platform.store.accounts import user_admin, users
+from benchmax.platform.store.accounts import users
+from benchmax.platform.store.statements import get_if
 from benchmax.platform.store.tables import ApiKey, User
 from benchmax.platform.wire.accounts import UserInfo, UserList, UserRequest
 from benchmax.platform.wire.base import Success
@@ -25,7 +26,7 @@ _NOT_THERE = "There is no such user, or you are not an administrator. `list_user
 def list_users(services: Services, caller: Caller) -> UserList:
     """Everyone, for an administrator; yourself, for others."""
     with services.database.read() as db:
-        found = user_admin.everyone(db, None if caller.role == "admin" else caller.user_id)
+        found = users.everyone(db, None if caller.role == "admin" else caller.user_id)
     return UserList(users=[_info(user, count) for user, count in found])
 
 
@@ -48,11 +49,11 @@ def create_user(services: Services, caller: Caller, body: UserRequest) -> UserIn
 def delete_user(services: Services, caller: Caller, user_id: Id) -> Success:
     """Remove a user: no more sign-in, no keys, no secrets, and their runs are deleted."""
     with services.database.write() as db:
-        user = required(user_admin.find(db, user_id) if caller.role == "admin" else None, _NOT_THERE)
+        user = required(get_if(db, User, user_id, deleted=None) if caller.role == "admin" else None, _NOT_THERE)
         if user.id == caller.user_id:
             raise UsageError("You cannot remove yourself. Another administrator can.")
         name = user.email
-        user_admin.remove(db, user)
+        users.remove(db, user)
         caller.note(db, "user.delete", user_id, name=name)
     return Success(success=True, message=f"{name} is removed.")
 

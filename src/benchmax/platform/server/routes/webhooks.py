@@ -16,6 +16,7 @@ from benchmax.platform.server.services.models import check_elsewhere
 from benchmax.platform.server.services.wire_shapes import shape
 from benchmax.platform.server.threads import Router
 from benchmax.platform.store.accounts import api_keys, webhooks
+from benchmax.platform.store.statements import get_if
 from benchmax.platform.store.tables import Delivery, Webhook
 from benchmax.platform.wire import webhooks as wire
 from benchmax.platform.wire.base import Success
@@ -27,7 +28,9 @@ router = Router(prefix="/v1/webhooks", tags=["webhooks"])
 def list_webhooks(services: Services, caller: Caller) -> wire.WebhookList:
     """Your webhooks, each with the newest message to it; never their secrets."""
     with services.database.read() as db:
-        return wire.WebhookList(webhooks=[_info(db, row) for row in webhooks.of_owner(db, caller.user_id)])
+        found = [(row, webhooks.deliveries(db, row.id, 1)) for row in webhooks.of_owner(db, caller.user_id)]
+    infos = [shape(wire.WebhookInfo, row, last=_delivery(newest[0]) if newest else None) for row, newest in found]
+    return wire.WebhookList(webhooks=infos)
 
 
 @router.post("", status_code=201)
@@ -74,14 +77,8 @@ def test_webhook(services: Services, caller: Caller, webhook_id: Id) -> wire.Web
 
 
 def _own(db: Session, user_id: str, webhook_id: str) -> Webhook:
-    found = webhooks.find(db, user_id, webhook_id)
+    found = get_if(db, Webhook, webhook_id, owner_id=user_id)
     return required(found, "You have no such webhook. `benchmax webhooks list` shows yours.")
-
-
-def _info(db: Session, row: Webhook) -> wire.WebhookInfo:
-    newest = webhooks.deliveries(db, row.id, 1)
-    last = _delivery(newest[0]) if newest else None
-    return shape(wire.WebhookInfo, row, last=last)
 
 
 def _delivery(row: Delivery) -> wire.WebhookDelivery:

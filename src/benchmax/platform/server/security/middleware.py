@@ -8,8 +8,8 @@ who may call is decided here, for all routes at once.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
-from contextlib import AbstractContextManager, ExitStack, nullcontext
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from typing import TYPE_CHECKING
 
 from sqlalchemy.exc import SQLAlchemyError
@@ -76,7 +76,8 @@ class Guard:
             most = self._most(scope, level)
             check_length(headers, most)
             await self._let_in(scope, headers, level, run_id)
-            await self._with_body(scope, headers, receive, answer, most)
+            with self._limited(scope, headers, receive, most) as limited:
+                await self._serve(scope, headers, limited, answer)
         except HTTPException as refused:
             if not is_hang_up(refused):
                 said = dict(refused.headers or {})
@@ -89,26 +90,21 @@ class Guard:
                 raise
             await response(scope, receive, answer.send)
 
-    async def _with_body(self, scope: Scope, headers: Headers, receive: Receive, answer: _Answer, most: int) -> None:
-        if headers.get("content-length", "0") == "0" and "transfer-encoding" not in headers:
-            await self._within_feed_limit(scope, headers, receive, answer)
-            return
-        idle = self._services.settings.idle_seconds
-        body = LimitedBody(receive, self._budget, most=most, stored=_is_stored(scope), idle_seconds=idle)
-        try:
-            await self._within_feed_limit(scope, headers, body.receive, answer)
-        finally:
-            body.end()
-
-    async def _within_feed_limit(self, scope: Scope, headers: Headers, receive: Receive, answer: _Answer) -> None:
-        with self._feed_limit(scope) if _is_feed(scope) else nullcontext():
-            await self._serve(scope, headers, receive, answer)
-
-    def _feed_limit(self, scope: Scope) -> AbstractContextManager[None]:
-        principal: Principal | None = scope.get("principal")
-        who = f"user {principal.user_id}" if principal else f"address {client_address(scope)}"
-        words = f"You have {MOST_STREAMS} live feeds open. Close some first."
-        return self._feeds.hold(who, MOST_STREAMS, words, seconds=30)
+    @contextmanager
+    def _limited(self, scope: Scope, headers: Headers, receive: Receive, most: int) -> Iterator[Receive]:
+        """What receives the body within its limits, and for a live feed a place among those of its reader."""
+        with ExitStack() as held:
+            if _is_feed(scope):
+                principal: Principal | None = scope.get("principal")
+                who = f"user {principal.user_id}" if principal else f"address {client_address(scope)}"
+                words = f"You have {MOST_STREAMS} live feeds open. Close some first."
+                held.enter_context(self._feeds.hold(who, MOST_STREAMS, words, seconds=30))
+            if headers.get("content-length", "0") != "0" or "transfer-encoding" in headers:
+                idle = self._services.settings.idle_seconds
+                body = LimitedBody(receive, self._budget, most=most, stored=_is_stored(scope), idle_seconds=idle)
+                held.callback(body.end)
+                receive = body.receive
+            yield receive
 
     async def _serve(self, scope: Scope, headers: Headers, receive: Receive, answer: _Answer) -> None:
         """Answer; a live stream only for as long as its reader may read."""

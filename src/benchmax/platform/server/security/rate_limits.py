@@ -41,22 +41,19 @@ class Limiter:
 
     def hit(self, what: str, who: str) -> None:
         """Count one call; Refused (429) when it is one too many in this minute or hour."""
-        with self._lock:
-            self._hit(what, who)
-
-    def _hit(self, what: str, who: str) -> None:
         hour = self._per_hour[what]
         minute = max(10, hour // 60)
-        now = time.monotonic()
-        if len(self._hits) > 10_000:
-            self._hits = {key: hits for key, hits in self._hits.items() if hits and hits[-1] > now - 3600}
-        hits = self._hits.setdefault((what, who), deque())
-        while hits and hits[0] <= now - 3600:
-            hits.popleft()
-        waits = [3600 - (now - hits[-hour])] if len(hits) >= hour else []
-        if len(hits) >= minute and hits[-minute] > now - 60:
-            waits.append(60 - (now - hits[-minute]))
-        if waits:
-            seconds = int(max(waits)) + 1
-            raise Refused(429, f"Too many calls. Try again in {seconds} s.", Retry_After=str(seconds))
-        hits.append(now)
+        with self._lock:
+            now = time.monotonic()
+            if len(self._hits) > 10_000:
+                self._hits = {key: hits for key, hits in self._hits.items() if hits and hits[-1] > now - 3600}
+            hits = self._hits.setdefault((what, who), deque())
+            while hits and hits[0] <= now - 3600:
+                hits.popleft()
+            waits = [3600 - (now - hits[-hour])] if len(hits) >= hour else []
+            if len(hits) >= minute and hits[-minute] > now - 60:
+                waits.append(60 - (now - hits[-minute]))
+            if waits:
+                seconds = int(max(waits)) + 1
+                raise Refused(429, f"Too many calls. Try again in {seconds} s.", Retry_After=str(seconds))
+            hits.append(now)

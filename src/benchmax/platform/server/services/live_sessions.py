@@ -15,13 +15,11 @@ from contextlib import aclosing
 from pathlib import Path
 from typing import Any
 
-from fastapi.responses import StreamingResponse
 from starlette.concurrency import run_in_threadpool
 
 from benchmax.config import setting
 from benchmax.errors import BenchmaxError
 from benchmax.net import sse
-from benchmax.platform.server.services.event_response import event_response
 from benchmax.platform.server.settings import ServerSettings
 from benchmax.platform.store.datadir import DataDir
 from benchmax.platform.store.queue import live_sessions
@@ -149,18 +147,11 @@ async def _why_gone(folder: SessionFolder) -> str:
     return folder.reason if folder.status == "ended" else "The session gave no answer. Try again."
 
 
-def event_stream(
-    said: AsyncGenerator[Event | None, None], last: Collection[str], failed: Callable[[str, bool], Event]
-) -> StreamingResponse:
-    """The events of a live session, sent as they come. One that breaks off before one of the `last` events ends with
-    what `failed` makes of the reason, and of whether anything came before."""
-    return event_response(_encoded(said, last, failed))
-
-
-async def _encoded(
+async def encoded(
     said: AsyncGenerator[Event | None, None], last: Collection[str], failed: Callable[[str, bool], Event]
 ) -> AsyncIterator[bytes]:
-    """The events, and a comment now and then while there is none."""
+    """The events of a live session as they come, and a comment now and then while there is none. One that breaks off
+    before one of the `last` events ends with what `failed` makes of the reason, and of whether anything came before."""
     ended, sent = False, time.monotonic()
     try:
         async with aclosing(said):

@@ -23,6 +23,7 @@ from benchmax.platform.server.server_services import Services
 from benchmax.platform.server.services.live_sessions import reach_of
 from benchmax.platform.server.settings import ServerSettings
 from benchmax.platform.store.accounts import api_keys
+from benchmax.platform.store.statements import get_if
 from benchmax.platform.store.tables import Endpoint, Secret
 from benchmax.platform.wire.rollout_requests import DEFAULT_MODEL, RolloutLlm
 
@@ -67,9 +68,9 @@ def choose_own(services: Services, user_id: str, asked: str, *, hosted: bool = F
     hosted = hosted or asked == DEFAULT_MODEL
     with services.database.read() as db:
         endpoints = endpoints_of(db, user_id)
-        found = _endpoint(endpoints, asked)
-        if found is not None:
-            return _reach(services, db, found)
+        named = [each for each in endpoints if asked == each.name]
+        if found := named or [each for each in endpoints if asked == each.model]:
+            return _reach(services, db, found[0])
         if asked in (*stored, *known):
             return ChosenModel(asked)
         hint = did_you_mean(asked, {*stored, *known})
@@ -93,7 +94,7 @@ def endpoints_of(db: Session, user_id: str) -> list[Endpoint]:
 
 def own_endpoint(db: Session, user_id: str, endpoint_id: str) -> Endpoint:
     """The user's endpoint of that id; Refused (404) when there is none."""
-    found = next((each for each in endpoints_of(db, user_id) if each.id == endpoint_id), None)
+    found = get_if(db, Endpoint, endpoint_id, owner_id=user_id)
     return required(found, "You have no such endpoint. `benchmax endpoints list` shows yours.")
 
 
@@ -114,12 +115,6 @@ def check_elsewhere(settings: ServerSettings, url: str, advice: str) -> None:
     check_literal(url, AddressRules.of(reach_of(settings)))
     if is_here(settings, url):
         raise UsageError(f"This is the platform's own address. {advice}")
-
-
-def _endpoint(endpoints: Sequence[Endpoint], asked: str) -> Endpoint | None:
-    """By its name, else by its model's."""
-    named = [each for each in endpoints if asked == each.name] or [each for each in endpoints if asked == each.model]
-    return named[0] if named else None
 
 
 def _reach(services: Services, db: Session, endpoint: Endpoint, note: str = "") -> ChosenModel:

@@ -20,7 +20,7 @@ from benchmax.errors import UsageError
 from benchmax.platform.store.accounts import secrets as vault
 from benchmax.platform.store.accounts.secrets import Vault
 from benchmax.platform.store.runs import run_summaries
-from benchmax.platform.store.statements import changed_rows, get_if
+from benchmax.platform.store.statements import changed_rows
 from benchmax.platform.store.tables import Delivery, Run, Webhook
 
 ENDED, ALERT, TEST = "run.ended", "run.alert", "test"
@@ -64,10 +64,6 @@ def of_owner(db: Session, owner_id: str) -> list[Webhook]:
     """Oldest first."""
     query = select(Webhook).where(Webhook.owner_id == owner_id)
     return list(db.scalars(query.order_by(Webhook.created, Webhook.id)))
-
-
-def find(db: Session, owner_id: str, webhook_id: str) -> Webhook | None:
-    return get_if(db, Webhook, webhook_id, owner_id=owner_id)
 
 
 def remove(db: Session, row: Webhook) -> None:
@@ -132,15 +128,11 @@ def _queue(db: Session, row: Webhook, event: str, subject: str, payload: dict[st
     delivery = Delivery(webhook_id=row.id, subject=subject[:200], event=event, run_id=run_id, payload=payload)
     db.add(delivery)
     db.flush()
-    _forget_old(db, row.id)
-    return delivery
-
-
-def _forget_old(db: Session, webhook_id: str) -> None:
-    newest = select(Delivery.id).where(Delivery.webhook_id == webhook_id).order_by(Delivery.id.desc())
+    newest = select(Delivery.id).where(Delivery.webhook_id == row.id).order_by(Delivery.id.desc())
     oldest_kept = newest.offset(DELIVERIES_KEPT - 1).limit(1).scalar_subquery()
-    old = (Delivery.webhook_id == webhook_id, Delivery.state != "queued", Delivery.id < oldest_kept)
+    old = (Delivery.webhook_id == row.id, Delivery.state != "queued", Delivery.id < oldest_kept)
     db.execute(delete(Delivery).where(*old))
+    return delivery
 
 
 # Sending

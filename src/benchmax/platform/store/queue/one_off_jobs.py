@@ -11,7 +11,7 @@ from typing import Any
 from sqlalchemy import exists, func, select
 from sqlalchemy.orm import Session
 
-from benchmax.platform.store.statements import get_if, get_locked
+from benchmax.platform.store.statements import get_locked
 from benchmax.platform.store.tables import Job, OneOffJob
 
 UNFINISHED = ("queued", "active")
@@ -48,10 +48,6 @@ def of_subject(db: Session, owner_id: str, kind: str, subject: str) -> list[OneO
         OneOffJob.owner_id == owner_id, OneOffJob.kind == kind, OneOffJob.subject == subject
     )
     return list(db.scalars(query.order_by(OneOffJob.created.desc(), OneOffJob.id)))
-
-
-def find(db: Session, owner_id: str, kind: str, one_off_id: str) -> OneOffJob | None:
-    return get_if(db, OneOffJob, one_off_id, owner_id=owner_id, kind=kind)
 
 
 def going(db: Session, owner_id: str, kind: str) -> int:

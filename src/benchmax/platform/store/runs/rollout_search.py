@@ -113,7 +113,8 @@ def _excerpt(line: str, wanted: str) -> str | None:
         for text in _texts(record.get(name)):
             at = text.lower().find(wanted)
             if at >= 0:
-                return _around(text, at, len(wanted))
+                start, end = max(0, at - CONTEXT_CHARS), at + len(wanted) + CONTEXT_CHARS
+                return clean(f"{'…' if start else ''}{text[start:end]}{'…' if end < len(text) else ''}")
     return None
 
 
@@ -126,8 +127,3 @@ def _texts(value: Any) -> Iterator[str]:
     elif isinstance(value, list):
         for each in value:
             yield from _texts(each)
-
-
-def _around(text: str, at: int, length: int) -> str:
-    start, end = max(0, at - CONTEXT_CHARS), at + length + CONTEXT_CHARS
-    return clean(f"{'…' if start else ''}{text[start:end]}{'…' if end < len(text) else ''}")

@@ -10,7 +10,7 @@ from typing import Any
 from sqlalchemy import func, literal_column, select, text, update
 from sqlalchemy.orm import Session
 
-from benchmax.platform.store.statements import get_if, upsert
+from benchmax.platform.store.statements import upsert
 from benchmax.platform.store.tables import Chunk, Corpus
 from benchmax.search.filters import Predicate
 from benchmax.search.fts_query import any_of, words_of
@@ -27,10 +27,6 @@ _WITH_WORD = text(
 
 def of_owner(db: Session, owner_id: str) -> list[Corpus]:
     return list(db.scalars(select(Corpus).where(Corpus.owner_id == owner_id).order_by(Corpus.created)))
-
-
-def get(db: Session, owner_id: str, corpus_id: str) -> Corpus | None:
-    return get_if(db, Corpus, corpus_id, owner_id=owner_id)
 
 
 def count(db: Session, corpus_id: str) -> int:

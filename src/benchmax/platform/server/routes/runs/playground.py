@@ -10,8 +10,8 @@ from benchmax.platform.server.routes.parameters import Id
 from benchmax.platform.server.security.authentication import Caller, Principal
 from benchmax.platform.server.security.run_access import own_run
 from benchmax.platform.server.server_services import Services
-from benchmax.platform.server.services.event_response import STREAM
-from benchmax.platform.server.services.live_sessions import event_stream, session_events
+from benchmax.platform.server.services.event_response import STREAM, event_response
+from benchmax.platform.server.services.live_sessions import encoded, session_events
 from benchmax.platform.server.services.runs import checkpoints
 from benchmax.platform.server.threads import Router
 from benchmax.platform.store.queue import live_sessions
@@ -69,7 +69,7 @@ async def say(services: Services, caller: Caller, session_id: Id, body: Say) -> 
         raise UsageError("content is empty. Say something.")
 
     said = session_events(folder, {"do": "say", **body.model_dump()})
-    return event_stream(said, ("done", "error"), lambda words, _: {"event": "error", "message": words})
+    return event_response(encoded(said, ("done", "error"), lambda words, _: {"event": "error", "message": words}))
 
 
 def _own(services: Services, caller: Principal, session_id: str) -> SessionFolder:

@@ -20,8 +20,8 @@ from benchmax.platform.server.error_responses import required
 from benchmax.platform.server.security.authentication import Caller, Principal
 from benchmax.platform.server.server_services import Services
 from benchmax.platform.server.services.datasets import dataset_files
-from benchmax.platform.server.services.event_response import STREAM
-from benchmax.platform.server.services.live_sessions import Event, event_stream
+from benchmax.platform.server.services.event_response import STREAM, event_response
+from benchmax.platform.server.services.live_sessions import Event, encoded
 from benchmax.platform.server.services.models import ChosenModel, choose
 from benchmax.platform.server.services.runs.launch_checks import check_bundle
 from benchmax.platform.server.threads import Router, read_file
@@ -85,7 +85,7 @@ async def _play(
 
     sessions = services.live_sessions
     said = sessions.ask(lambda: sessions.for_rollouts(caller.user_id, digest, files), request)
-    return event_stream(said, last, failed)
+    return event_response(encoded(said, last, failed))
 
 
 def _bundle(services: Services, caller: Principal, env: RolloutEnv) -> tuple[str, dict[str, Path | bytes]]:

@@ -196,12 +196,9 @@ def resume_run(services: Services, run_id: RunId, caller: Caller) -> Success:
     """Queue an ended run again; it goes on from its last checkpoint."""
     with own_run(services, run_id, caller) as (db, run):
         if run.status == "complete" or not runs.reopen(db, run.id):
-            return Success(success=False, message=_no_resume(run))
+            way_on = f" To train it further, fork it: benchmax runs fork {run.id}" if run.status == "complete" else ""
+            words = f"The run is {run.status}; only an interrupted run can be resumed.{way_on}"
+            return Success(success=False, message=words)
         jobs.enqueue(db, run.id)
         caller.note(db, "run.resume", run.id)
     return Success(success=True, message="The run waits for a free slot.")
-
-
-def _no_resume(run: Run) -> str:
-    way_on = f" To train it further, fork it: benchmax runs fork {run.id}" if run.status == "complete" else ""
-    return f"The run is {run.status}; only an interrupted run can be resumed.{way_on}"

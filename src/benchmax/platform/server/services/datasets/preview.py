@@ -18,7 +18,6 @@ from benchmax.envs.base_env import BaseEnv
 from benchmax.envs.catalogue import is_named
 from benchmax.envs.datasets.load import check_dataset, iter_examples
 from benchmax.envs.datasets.readers import file_format, read_rows, readable_rows
-from benchmax.envs.datasets.rows import RowIssue
 from benchmax.envs.datasets.usable_rows import usable_rows
 from benchmax.envs.loading import load_env_class
 from benchmax.envs.types import ChatMessage, Example, Messages, RewardValue
@@ -75,7 +74,10 @@ def make_preview(file: Path, limit: int, environment: str | None) -> Iterator[di
         "duplicates": report.duplicates,
         "errors": report.errors,
         "warnings": report.warnings,
-        "issues": [_issue(issue) for issue in report.issues],
+        "issues": [
+            {"row": each.row, "field": each.column, "severity": each.severity, "message": f"{each.reason} → {each.fix}"}
+            for each in report.issues
+        ],
         "sample": sample,
         "ids": [_example_id(row, env_class) for row in sample],
     }
@@ -145,11 +147,6 @@ def _example_id(row: dict[str, Any], env_class: type[BaseEnv] | None) -> str | N
         return next(iter_examples([row], env_class, lenient=True))["id"]
     except (DatasetError, StopIteration):
         return None
-
-
-def _issue(issue: RowIssue) -> dict[str, Any]:
-    said = f"{issue.reason} → {issue.fix}"
-    return {"row": issue.row, "field": issue.column, "severity": issue.severity, "message": said}
 
 
 QUESTIONS: dict[str, Callable[..., Iterator[Any]]] = {

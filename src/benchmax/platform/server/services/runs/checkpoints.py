@@ -26,7 +26,8 @@ def find(run_dir: Path, name: str) -> Path | None:
     The latest stands for the best of a run without held-out rows, and the last that is whole for a latest that was
     being replaced when its trainer was killed.
     """
-    whole = {path.name: path for path in folders(run_dir) if _is_plain_file(path / WEIGHTS)}
+    files = ((path, path / WEIGHTS) for path in folders(run_dir))
+    whole = {path.name: path for path, file in files if file.is_file() and not file.is_symlink()}
     if name == "best":
         name = marked(run_dir, "best") or "latest"
     if name == "latest":
@@ -63,7 +64,3 @@ def listed(run_dir: Path) -> list[Checkpoint]:
                 )
             )
     return found
-
-
-def _is_plain_file(path: Path) -> bool:
-    return path.is_file() and not path.is_symlink()

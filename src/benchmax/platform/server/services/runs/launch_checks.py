@@ -9,9 +9,10 @@ from collections.abc import Collection, Mapping
 from functools import cached_property
 from itertools import chain
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from benchmax import limits
+from benchmax import limits, plugins
+from benchmax.bundle.metadata import BundleMetadata, python_minor
 from benchmax.errors import NotFoundError, UsageError
 from benchmax.platform.server.server_services import Services
 from benchmax.platform.server.services import models
@@ -22,9 +23,7 @@ from benchmax.platform.store.uploads.blobs import BlobStore
 from benchmax.platform.store.uploads.uploads import manifest_bytes
 from benchmax.platform.wire.launch_args import launch_args
 from benchmax.platform.wire.launches import RUN_PATHS, LaunchArg
-
-if TYPE_CHECKING:
-    from benchmax.bundle.metadata import BundleMetadata
+from benchmax.trainer.backend import EMBEDDED, backends
 
 RUN_TYPES = ("simple", "simple-r5", "simple-cpu")
 INSPECTED_BYTES = 16 * limits.MIB
@@ -39,21 +38,17 @@ _NAMED_BUNDLE = "Launch with the paths `upload_training_run` returned."
 
 def specs() -> list[LaunchArg]:
     """The launch arguments of this machine."""
-    from benchmax.trainer.backend import backends
-
     return launch_args(models=sorted(chain(*models.local_names())), backends=backends())
 
 
 def check_backend(given: Mapping[str, Any], secrets: Collection[str]) -> None:
     """Refuse a launch whose backend could not begin with these secrets; the arguments have been checked."""
     from benchmax.adapters.adapter import TrainerAdapter
-    from benchmax.plugins import load
-    from benchmax.trainer.backend import EMBEDDED
 
     backend = given.get("backend") or EMBEDDED
     if backend == EMBEDDED:
         return
-    if isinstance(found := load("trainers", backend), TrainerAdapter):
+    if isinstance(found := plugins.load("trainers", backend), TrainerAdapter):
         if not given.get("model"):
             raise UsageError(f"The trainer {backend} has models of its own. Name one: model.")
         found.refuse_launch(secrets)
@@ -64,8 +59,13 @@ class Assets:
 
     def __init__(self, services: Services, owner_id: str, args: Mapping[str, Any]) -> None:
         self._store = services.blobs
-        self.paths = {name: _text(args, name) for name in RUN_PATHS}
+        self.paths: dict[str, str] = {}
         self.blobs: dict[str, str] = {}
+        for name in RUN_PATHS:
+            path = args.get(name)
+            if not isinstance(path, str) or not path:
+                raise UsageError(f"args.{name} is missing. {_NAMED_BUNDLE}")
+            self.paths[name] = path
         with services.database.read() as db:
             for name, path in self.paths.items():
                 found = blobs.find(db, owner_id, path)
@@ -75,8 +75,6 @@ class Assets:
 
     def check_bundle(self) -> None:
         """Refuse a bundle that a run could not open: damaged, for another Python, or in need of what is not here."""
-        from benchmax.bundle.metadata import BundleMetadata
-
         path = self._store.path(self.blobs["env_metadata_path"])
         manifest = BundleMetadata.from_json_bytes(manifest_bytes(path))
         if manifest.sha256 is not None and manifest.sha256 != self.blobs["env_cls_path"]:
@@ -109,7 +107,6 @@ class Assets:
 def row_reader(store: BlobStore, cls_sha256: str, metadata_sha256: str) -> str:
     """Whose columns a bundle's rows must have: a built-in environment's, "" for those all know, or its own code's."""
     from benchmax.bundle import known_row_reader
-    from benchmax.bundle.metadata import BundleMetadata
 
     pickled, manifest = store.path(cls_sha256), store.path(metadata_sha256)
     if max(pickled.stat().st_size, manifest.stat().st_size) > INSPECTED_BYTES:
@@ -122,7 +119,6 @@ def check_bundle(pickled: Path | bytes, manifest: BundleMetadata) -> None:
     """UsageError when no process of this machine could open a bundle; it says which Python or which name is missing."""
     from benchmax.bundle import check_compatible
     from benchmax.bundle.interpreters import HERE, interpreters
-    from benchmax.bundle.metadata import python_minor
 
     minor = python_minor(manifest)
     if int(minor.partition(".")[2]) < _OLDEST_MINOR or not interpreters(minor):
@@ -133,10 +129,3 @@ def check_bundle(pickled: Path | bytes, manifest: BundleMetadata) -> None:
     size = len(pickled) if isinstance(pickled, bytes) else pickled.stat().st_size
     if size <= INSPECTED_BYTES:
         check_compatible(pickled if isinstance(pickled, bytes) else pickled.read_bytes(), manifest)
-
-
-def _text(args: Mapping[str, Any], name: str) -> str:
-    value = args.get(name)
-    if not isinstance(value, str) or not value:
-        raise UsageError(f"args.{name} is missing. {_NAMED_BUNDLE}")
-    return value

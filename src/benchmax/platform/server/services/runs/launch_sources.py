@@ -81,18 +81,11 @@ def checked_sources(services: Services, owner_id: str, args: Mapping[str, Any]) 
     return Sources(assets.paths, assets.recorded() | split_from, rows, warnings)
 
 
-class SupervisedRows(NamedTuple):
-    """The rows of a supervised run."""
+def supervised_rows(services: Services, owner_id: str, dataset: SftDataset, held_out: int) -> tuple[str, str, int, int]:
+    """The one file a supervised run learns from; the two of a folder become one, its eval rows the last.
 
-    path: str
-    sha256: str
-    rows: int
-    held_out: int
-    """How many of them, the last ones, are held out."""
-
-
-def supervised_rows(services: Services, owner_id: str, dataset: SftDataset, held_out: int) -> SupervisedRows:
-    """The one file a supervised run learns from; the two of a folder become one, its eval rows the last."""
+    Returns its path, its SHA-256, its rows, and how many of them, the last ones, are held out.
+    """
     train, other = _splits(services, owner_id, dataset.path)
     # What the published format's digest covers is not documented.
     plain = dataset.format != SFT_FORMAT and dataset.digest
@@ -100,13 +93,13 @@ def supervised_rows(services: Services, owner_id: str, dataset: SftDataset, held
         raise UsageError(f"{train.path} is not the file its digest describes. Upload it again.")
     rows = train.check_sft()
     if other is None:
-        return SupervisedRows(train.path, train.sha256, rows, held_out)
+        return train.path, train.sha256, rows, held_out
     aside = other.check_sft()
     joined = dataset_files.store_rows(services.blobs, chain(train.read(), other.read()))
     where = f"{SPLITS}{joined[0][:16]}/train.jsonl"
     with services.database.write() as db:
         dataset_files.name(db, owner_id, where, *joined)
-    return SupervisedRows(where, joined[0], rows + aside, aside)
+    return where, joined[0], rows + aside, aside
 
 
 def _splits(services: Services, owner_id: str, path: str) -> tuple[StoredRows, StoredRows | None]:

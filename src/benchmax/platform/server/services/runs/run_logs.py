@@ -55,20 +55,20 @@ def of_environment(db: Session, run_id: str, wanted: Wanted) -> LogPage:
     query = select(EnvLog).where(EnvLog.run_id == run_id, EnvLog.id > wanted.after)
     if wanted.level is not None:
         query = query.where(func.upper(EnvLog.level).in_(LEVELS[LEVELS.index(wanted.level) :]))
-    if wanted.tail:
-        found = list(db.scalars(query.order_by(EnvLog.id.desc()).limit(wanted.limit)))[::-1]
-    else:
-        found = list(db.scalars(query.order_by(EnvLog.id).limit(wanted.limit)))
+    order = EnvLog.id.desc() if wanted.tail else EnvLog.id
+    found = sorted(db.scalars(query.order_by(order).limit(wanted.limit)), key=lambda row: row.id)
     lines = [
-        LogRow(id=row.id, created_at=row.time, level=row.level, process="environment", message=_message(row))
+        LogRow(
+            id=row.id,
+            created_at=row.time,
+            level=row.level,
+            process="environment",
+            message=f"{row.message}\n{row.traceback}" if row.traceback else row.message,
+        )
         for row in found
     ]
     more = len(found) == wanted.limit and not wanted.tail
     return LogPage(lines=lines, next_cursor=str(lines[-1].id if lines else wanted.after), more=more)
-
-
-def _message(row: EnvLog) -> str:
-    return f"{row.message}\n{row.traceback}" if row.traceback else row.message
 
 
 def of_file(run_dir: Path, process: Literal["trainer", "child"], wanted: Wanted, began: float | None = None) -> LogPage:
