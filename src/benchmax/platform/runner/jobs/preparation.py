@@ -6,10 +6,11 @@ from pathlib import Path, PurePosixPath
 from typing import Any
 
 from benchmax.errors import NotFoundError
+from benchmax.files.atomic import link_or_copy
 from benchmax.platform.runner.children.child_files import LAUNCH_FILE, write_child_file
 from benchmax.platform.store.datadir import DataDir
 from benchmax.platform.store.tables import Run
-from benchmax.platform.store.uploads.blobs import BlobStore, link_or_copy
+from benchmax.platform.store.uploads.blobs import BlobStore
 
 FILES = {
     "env_cls_path": "env-cls",
