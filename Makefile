@@ -69,14 +69,12 @@ format: setup ## rewrite files the way check wants them
 export PYTHONDONTWRITEBYTECODE =
 
 QUICK = $(BIN)/pytest -m 'not slow and not gpu'
-# One more than there are cores to count on: much of a test is waiting for a process. In the order of their names, so that
-# the many quick files of tests/unit come last and no core waits for a long one.
+# One more than there are cores to count on: much of a test is waiting for a process. In the order of their names, and the
+# browser's last (tests/conftest.py): no core waits for a long one.
 MANY  = --numprocesses 3 --dist loadfile --no-loadscope-reorder
 
 test: check .lanes/triton/.stamp ## all quick tests, in minutes; what is timed runs alone
-	$(QUICK) $(MANY) --ignore tests/load --ignore tests/browser
-	@# In a process of their own: the browser's driver keeps an event loop running in its thread.
-	$(QUICK) $(MANY) tests/browser
+	$(QUICK) $(MANY) --ignore tests/load
 	$(QUICK) tests/load
 
 # Beside the virtual environment, for Triton's interpreter alone: nothing else should find it where there is no GPU.

@@ -225,7 +225,7 @@ def test_the_newest_answer_is_above_the_composer_unless_somebody_scrolled_up(ope
     page.get_by_label("Message").fill("\n".join("A long question." for _ in range(8)))
     until(page, lambda: below_the_composer(page), 0)
     held = []
-    page.unroute("**/messages")
+    # Laid over the first route, which goes nowhere: without any, a request would be let through to the server.
     page.route("**/messages", lambda route: held.append(route))
     page.keyboard.press("Enter")
     page.get_by_text("thinking …").wait_for()

@@ -87,6 +87,17 @@ def object_in(text: str | bytes) -> dict[str, Any] | None:
     return value if isinstance(value, dict) else None
 
 
+def link_or_copy(source: Path, target: Path) -> None:
+    """Link a file, so that it stays whatever becomes of the source; copy it from another disk, in one step."""
+    try:
+        os.link(source, target)
+    except FileNotFoundError:
+        raise
+    except OSError:
+        with source.open("rb") as file, replacing(target) as copy:
+            shutil.copyfileobj(file, copy)
+
+
 def refuse_filled(path: Path) -> None:
     """UsageError when a new folder cannot be made there: it is a file, or a folder with something in it."""
     if path.exists() and (not path.is_dir() or any(path.iterdir())):

@@ -7,15 +7,16 @@ It holds an address, never a key: that is read from the environment at each call
 from __future__ import annotations
 
 import asyncio
-from typing import Any
-
-import httpx2
+from typing import TYPE_CHECKING, Any
 
 from benchmax import config, limits
 from benchmax.concurrency import PerLoop
 from benchmax.errors import NotFoundError, ToolError, UsageError
 from benchmax.retries import BUSY, pause, retry_after
 from benchmax.search.types import LEXICAL, Document, Hit
+
+if TYPE_CHECKING:
+    import httpx2
 
 _BUSY = BUSY | {500}
 
@@ -28,7 +29,7 @@ class PlatformCorpus:
             raise UsageError("A corpus of the platform has a name. Write platform:NAME.")
         self.corpus = corpus.strip()
         self.base_url = base_url.rstrip("/") if base_url else None
-        self._clients = PerLoop(lambda: httpx2.AsyncClient(timeout=limits.CORPUS_SECONDS))
+        self._clients = PerLoop(_open_client)
         self._id: str | None = None
 
     async def search(self, query: str, limit: int = 10, *, mode: str = LEXICAL, filters: Any = None) -> list[Hit]:
@@ -80,12 +81,20 @@ class PlatformCorpus:
         raise ToolError(f"The platform at {url.partition('/v1/')[0]} does not answer. Start it: benchmax up")
 
     async def _try(self, method: str, url: str, body: Any) -> httpx2.Response | None:
+        import httpx2
+
         token = config.platform_token()
         headers = {"Authorization": f"Bearer {token}"} if token else {}
         try:
             return await self._clients.get().request(method, url, json=body, headers=headers)
         except httpx2.TransportError:
             return None
+
+
+def _open_client() -> httpx2.AsyncClient:
+    import httpx2  # every environment's process imports this module, and few of them search a corpus
+
+    return httpx2.AsyncClient(timeout=limits.CORPUS_SECONDS)
 
 
 def _read(response: httpx2.Response) -> Any:

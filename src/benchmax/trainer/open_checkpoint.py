@@ -85,8 +85,22 @@ def open_checkpoint(
     say(f"loading {checkpoint.path.name}")
     name = name or f"{run.resolve().name}:{checkpoint.path.name}"
     model = LocalModel.load(config.model.name, name=name, **options)
-    model.engine.update_weights(trained_policy(config, weights).sampler_weights())
+    model.engine.update_weights(_sampler_weights(model, config, weights))
     return model
+
+
+def _sampler_weights(model: LocalModel, config: TrainConfig, weights: Mapping[str, Tensor]) -> Mapping[str, Tensor]:
+    """What the sampler needs of a checkpoint: all its weights as they are, or an adapter's merged into the base's.
+
+    Only an adapter needs the trainer's own copy of the model, and with it all that training imports.
+    """
+    if config.model.tune != "full":
+        return trained_policy(config, weights).sampler_weights()
+    if weights.keys() != model.engine.weights.own_names:
+        raise RecordError(
+            "The checkpoint's weights are not those of this model. Open it with the model that the run began with."
+        )
+    return weights
 
 
 def read_weights(run: Path, which: str = "best") -> tuple[Checkpoint, dict[str, Tensor]]:

@@ -336,7 +336,8 @@ def test_it_has_a_name() -> None:
     assert environments()["excel"] == "benchmax.envs.excel.excel_env.ExcelEnvInProcess"
 
 
-async def test_the_doctor_finds_nothing() -> None:
+@pytest.mark.parametrize("examples", [1, pytest.param(2, marks=pytest.mark.slow)])
+async def test_the_doctor_finds_nothing(examples: int) -> None:
     rows, _ = ExcelEnvInProcess.load_dataset()
-    report = await examine(ExcelEnvInProcess, rows=rows[:40], examples=2)
+    report = await examine(ExcelEnvInProcess, rows=rows[:40], examples=examples)
     assert (report.errors, report.warnings) == ([], [])

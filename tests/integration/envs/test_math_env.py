@@ -190,7 +190,8 @@ def test_machines_are_described_before_any_is_rented():
     asyncio.run(env.shutdown())
 
 
-async def test_the_doctor_finds_nothing():
+@pytest.mark.parametrize("examples", [2, pytest.param(4, marks=pytest.mark.slow)])
+async def test_the_doctor_finds_nothing(examples):
     rows, _ = MathEnvLocal.load_dataset()
-    report = await examine(MathEnvLocal, rows=rows[:200], examples=4)
+    report = await examine(MathEnvLocal, rows=rows[:200], examples=examples)
     assert (report.errors, report.warnings) == ([], [])

@@ -3,6 +3,7 @@
 import asyncio
 import json
 import shutil
+from pathlib import Path
 
 import pytest
 import typer
@@ -11,7 +12,7 @@ from typer.testing import CliRunner
 from benchmax.cli.local.evals import evaluate_command
 from benchmax.envs.base_env import BaseEnv
 from benchmax.envs.example_id import make_example
-from benchmax.errors import NotFoundError
+from benchmax.errors import NotFoundError, RecordError
 from benchmax.rollouts.record_files import read_rollouts
 from benchmax.trainer.config import build_config
 from benchmax.trainer.export import export_adapter, export_merged
@@ -40,19 +41,24 @@ class DigitsEnv(BaseEnv):
         return {"digits": sum(letter.isdigit() for letter in text) / max(1, len(text))}
 
 
-@pytest.fixture(scope="module")
-def world(tmp_path_factory):
-    """A run of a few steps under runs/, with an environment and rows beside it."""
-    folder = tmp_path_factory.mktemp("world")
+def trained(folder, tune):
+    """A run of a few steps, `runs/digits` in the folder, and its model."""
     examples = [make_example(prompt_messages=[{"role": "user", "content": f"{i}?"}]) for i in range(24)]
     tree = {
-        "model": {"name": str(make_tiny(folder / "model", hidden=32, layers=1)), "tune": "lora", "device": "cpu"},
+        "model": {"name": str(make_tiny(folder / "model", hidden=32, layers=1)), "tune": tune, "device": "cpu"},
         "optim": {"lr": 5e-2},  # so high that it answers otherwise than before, whatever it was that it sampled
         "rollouts": {"prompts_per_step": 4, "group_size": 4, "max_new_tokens": 6, "max_turns": 1},
         "eval": {"every": 4}, "checkpoint": {"every": 2}, "limits": {"steps": 4},
         "output": {"dir": str(folder / "runs"), "name": "digits"},
     }  # fmt: skip
     asyncio.run(train(build_config(tree), task=Task(DigitsEnv, examples[:16], examples[16:])))
+
+
+@pytest.fixture(scope="module")
+def world(tmp_path_factory):
+    """A run of a few steps under runs/, with an environment and rows beside it."""
+    folder = tmp_path_factory.mktemp("world")
+    trained(folder, "lora")
     (folder / "env.py").write_text(ENV)
     (folder / "rows.jsonl").write_text("".join(json.dumps({"prompt": f"{n}?"}) + "\n" for n in range(6)))
     return folder
@@ -91,6 +97,17 @@ def test_a_run_plays_as_its_exports_and_by_its_name_and_its_id(world, tmp_path):
     for name, model in same.items():
         assert evaluated(tmp_path / name, "--model", model) == played, name
     assert evaluated(tmp_path / "base", "--model", str(world / "model")) != played, "the base model is another"
+
+
+def test_a_run_of_all_weights_plays_as_its_export_and_on_its_own_model_alone(world, tmp_path):
+    trained(tmp_path, "full")
+    run = str(tmp_path / "runs" / "digits")
+    merged = export_merged(Path(run), tmp_path / "merged", which="step-4")
+    assert evaluated(tmp_path / "a", "--model", f"{run}:step-4") == evaluated(tmp_path / "b", "--model", str(merged))
+    shutil.rmtree(tmp_path / "model")
+    make_tiny(tmp_path / "model", hidden=32, layers=2)
+    with pytest.raises(RecordError, match="not those of this model"):
+        evaluated(tmp_path / "c", "--model", f"{run}:step-4")
 
 
 def test_the_checkpoint_is_written_down_so_that_a_resumed_evaluation_asks_the_same_one(world, tmp_path, monkeypatch):

@@ -12,6 +12,7 @@ from fake_engine import FakeEngine
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from tiny_gguf import write_gguf
+from transformers import AutoTokenizer
 
 from benchmax.envs.types import ToolDefinition
 from benchmax.errors import ContextExceeded, ModelRejected, ModelTimeout, UsageError
@@ -102,6 +103,13 @@ def tool(content):
 def test_a_prompt_is_what_transformers_renders(chat, messages):
     expected = chat.tokenizer.apply_chat_template(messages, add_generation_prompt=True)["input_ids"]
     assert chat.prompt(messages) == expected
+
+
+def test_the_tokenizer_is_the_one_transformers_finds_by_itself(directory, chat):
+    alone = AutoTokenizer.from_pretrained(directory, local_files_only=True)
+    assert type(chat.tokenizer) is type(alone)
+    assert chat.tokenizer.init_kwargs == alone.init_kwargs
+    assert chat.tokenizer.backend_tokenizer.to_str() == alone.backend_tokenizer.to_str()
 
 
 def test_a_delta_begins_after_the_end_of_the_turn(chat):

@@ -10,6 +10,7 @@ import time
 
 import pytest
 
+from benchmax.files import atomic
 from benchmax.files.redaction import Redactor
 from benchmax.platform.runner.children import doctor_child
 from benchmax.platform.runner.children.child_process import ChildProcess, attempt
@@ -17,7 +18,6 @@ from benchmax.platform.runner.ingest import Ingest
 from benchmax.platform.runner.jobs.outcome import NO_SPACE
 from benchmax.platform.runner.live.session_child import Listener
 from benchmax.platform.store.queue.live_sessions import SessionFolder
-from benchmax.platform.store.uploads import blobs
 from platform_world import make_run, metric_values
 
 
@@ -130,12 +130,12 @@ def test_a_copy_that_was_cut_off_is_made_again(tmp_path, monkeypatch):
         to.write(b"0123")
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(blobs.os, "link", other_disk)
+    monkeypatch.setattr(atomic.os, "link", other_disk)
     with monkeypatch.context() as power_cut:
-        power_cut.setattr(blobs.shutil, "copyfileobj", cut_off)
+        power_cut.setattr(atomic.shutil, "copyfileobj", cut_off)
         with pytest.raises(KeyboardInterrupt):
-            blobs.link_or_copy(blob, target)
-    blobs.link_or_copy(blob, target)
+            atomic.link_or_copy(blob, target)
+    atomic.link_or_copy(blob, target)
     assert target.read_bytes() == b"0123456789"
 
 

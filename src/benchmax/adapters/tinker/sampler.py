@@ -16,7 +16,8 @@ from benchmax.inference.tokens.chat import ChatTokens
 from benchmax.rollouts.host import EnvHost
 from benchmax.rollouts.record import Rollout, Termination
 from benchmax.trainer.config import TrainConfig
-from benchmax.trainer.sampling.sampler import Draw, OnGroup, play_groups
+from benchmax.trainer.sampling.draw import Draw
+from benchmax.trainer.sampling.sampler import OnGroup, play_groups
 
 if TYPE_CHECKING:
     from benchmax.adapters.tinker.remote import RemoteModel

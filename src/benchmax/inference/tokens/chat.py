@@ -48,12 +48,10 @@ class ChatTokens:
     """
 
     def __init__(self, directory: str | Path) -> None:
-        from transformers import AutoTokenizer
-
         path = Path(directory)
         config = read_json(path / "config.json")  # first: transformers would blame the tokenizer for it
         try:
-            tokenizer = AutoTokenizer.from_pretrained(path, local_files_only=True)
+            tokenizer = _load_tokenizer(path, config)
         except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
             raise UsageError(f"{directory} has no readable tokenizer. Save it there with save_pretrained.") from error
         self._adopt(tokenizer, str(directory), config, read_json(path / "generation_config.json"))
@@ -353,6 +351,20 @@ def _native(message: ChatMessage) -> ChatMessage:
 def _clean(text: str) -> str:
     """The text without lone surrogates, which no tokenizer takes."""
     return text if text.isascii() else text.encode("utf-8", "replace").decode("utf-8")
+
+
+def _load_tokenizer(directory: Path, config: Mapping[str, Any]) -> Any:
+    """The tokenizer in a model's directory.
+
+    Given a plain configuration, transformers does not import the model's own, and with it a second's worth of modules
+    that only training needs. Without a class in its settings, the tokenizer is still chosen by the model's.
+    """
+    from transformers import AutoTokenizer, PreTrainedConfig
+
+    settings = read_json(directory / "tokenizer_config.json")
+    known = {name: config[name] for name in ("model_type", "model_name", "tokenizer_class") if name in config}
+    plain = PreTrainedConfig(**known, name_or_path=str(directory)) if settings.get("tokenizer_class") else None
+    return AutoTokenizer.from_pretrained(directory, config=plain, local_files_only=True)
 
 
 def _stop_ids(config: Mapping[str, Any], generation: Mapping[str, Any], tokenizer: Any) -> tuple[int, ...]:

@@ -11,7 +11,6 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import dataclass
 from functools import partial
 from itertools import starmap
 from typing import Protocol
@@ -25,25 +24,15 @@ from benchmax.inference.engine.kv_cache import free_memory
 from benchmax.inference.local_model import LocalModel
 from benchmax.inference.tokens.chat import ChatTokens
 from benchmax.inference.tokens.token_model import TokenModel
-from benchmax.models.base import ModelClient, Sampling
+from benchmax.models.base import ModelClient
 from benchmax.rollouts.groups import run_group
 from benchmax.rollouts.host import EnvHost
 from benchmax.rollouts.record import Rollout
-from benchmax.rollouts.settings import RolloutSettings
 from benchmax.trainer.config import TrainConfig
+from benchmax.trainer.sampling.draw import Draw, rollout_settings
 from benchmax.trainer.sampling.round_barrier import RoundBarrier
 
 OnGroup = Callable[[list[Rollout]], None]
-
-
-@dataclass(frozen=True, slots=True)
-class Draw:
-    """What to sample."""
-
-    split: str
-    step: int
-    group_size: int
-    temperature: float
 
 
 class Sampler(Protocol):
@@ -140,24 +129,3 @@ async def prompt_tokens(host: EnvHost, chat: ChatTokens, row: Example) -> list[i
     part = host.part_of(row)
     messages = with_system_prompt(row["prompt_messages"], host.system_prompt(part))
     return chat.prompt(messages, (await host.toolbox(part)).tools)
-
-
-def rollout_settings(config: TrainConfig, draw: Draw) -> RolloutSettings:
-    """The run's settings as those of one rollout."""
-    rollouts = config.rollouts
-    return RolloutSettings(
-        max_turns=rollouts.max_turns,
-        max_tool_calls=rollouts.max_tool_calls,
-        max_tokens=rollouts.max_tokens,
-        max_seconds=rollouts.timeout,
-        tool_seconds=rollouts.tool_seconds,
-        reward_seconds=rollouts.reward_seconds,
-        weights=rollouts.weights,
-        sampling=Sampling(
-            temperature=draw.temperature,
-            top_p=rollouts.top_p if draw.temperature else 1.0,
-            max_tokens=rollouts.max_new_tokens,
-            seed=config.seed,
-            logprobs=True,
-        ),
-    )

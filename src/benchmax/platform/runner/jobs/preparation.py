@@ -9,12 +9,13 @@ from typing import Any
 from sqlalchemy import func, select
 
 from benchmax.errors import NotFoundError
+from benchmax.files.atomic import link_or_copy
 from benchmax.net.origins import origin
 from benchmax.platform.runner.children.child_files import LAUNCH_FILE, read_child_file, write_child_file
 from benchmax.platform.store.database import Database
 from benchmax.platform.store.datadir import DataDir
 from benchmax.platform.store.tables import Run, User
-from benchmax.platform.store.uploads.blobs import BlobStore, link_or_copy
+from benchmax.platform.store.uploads.blobs import BlobStore
 
 FILES = {
     "env_cls_path": "env-cls",

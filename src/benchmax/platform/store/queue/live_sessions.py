@@ -22,10 +22,9 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, Literal
 
-from benchmax.files.atomic import TEMPORARY, read_object, replacing_folder, write_text
+from benchmax.files.atomic import TEMPORARY, link_or_copy, read_object, replacing_folder, write_text
 from benchmax.files.temp_dirs import remove_tree
 from benchmax.platform.store.datadir import DataDir
-from benchmax.platform.store.uploads.blobs import link_or_copy
 
 SOCKET = "socket"
 MESSAGE_BYTES = 128 * 1024 * 1024

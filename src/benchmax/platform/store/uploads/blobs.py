@@ -10,7 +10,6 @@ import hashlib
 import os
 import re
 import secrets
-import shutil
 import time
 import unicodedata
 from collections.abc import Iterator
@@ -22,7 +21,7 @@ from sqlalchemy import ColumnElement, select
 from sqlalchemy.orm import Session
 
 from benchmax.errors import UsageError
-from benchmax.files.atomic import TEMPORARY, replacing
+from benchmax.files.atomic import TEMPORARY
 from benchmax.platform.store.accounts.api_keys import works
 from benchmax.platform.store.accounts.tokens import create_token, digest
 from benchmax.platform.store.statements import get_locked, upsert
@@ -109,17 +108,6 @@ class Incoming:
 
 def _private(path: str, flags: int) -> int:
     return os.open(path, flags | os.O_CLOEXEC, 0o600)
-
-
-def link_or_copy(source: Path, target: Path) -> None:
-    """Link a file, so that it stays whatever becomes of the source; copy it from another disk, in one step."""
-    try:
-        os.link(source, target)
-    except FileNotFoundError:
-        raise
-    except OSError:
-        with source.open("rb") as file, replacing(target) as copy:
-            shutil.copyfileobj(file, copy)
 
 
 # Rows
