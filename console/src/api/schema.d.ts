@@ -3658,7 +3658,7 @@ export interface components {
             runId: string;
             /**
              * Checkpoint
-             * @default latest
+             * @default best
              */
             checkpoint: string;
             /**

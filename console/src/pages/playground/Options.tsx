@@ -35,7 +35,7 @@ export function Options({ runId, live, names, first, example, about }: OptionsPr
       ) : (
         <Button
           size="small"
-          onClick={() => search.set({ with: first === "base" ? "latest" : "base" })}
+          onClick={() => search.set({ with: first === "base" ? "best" : "base" })}
           disabled={!names.length}
         >
           Compare with another
@@ -60,7 +60,7 @@ export function Options({ runId, live, names, first, example, about }: OptionsPr
 type ChoiceProps = { id: string; names: string[]; value: string; onChange: (value: string) => void };
 
 function Choice({ id, names, value, onChange }: ChoiceProps) {
-  const known = [...(names.length ? ["latest", "best", ...names] : []), "base"];
+  const known = [...(names.length ? ["best", "latest", ...names] : []), "base"];
   return (
     <Select id={id} value={value} onChange={(event) => onChange(event.target.value)}>
       {(known.includes(value) ? known : [value, ...known]).map((name) => (

@@ -23,7 +23,7 @@ type OpenedProps = { runId: string; live: boolean; rows: boolean; names: string[
 function Opened({ runId, live, rows, names }: OpenedProps) {
   const search = useSearch();
   const [round, setRound] = useState(0);
-  const first = search.get("checkpoint") || (names.length ? "latest" : "base");
+  const first = search.get("checkpoint") || (names.length ? "best" : "base");
   const second = search.get("with");
   const example = useExampleId(runId, rows);
   const wish = (checkpoint: string): SessionWish | null =>

@@ -17,7 +17,7 @@ from benchmax.platform.sdk.playground import PlaygroundSession
 
 def playground(
     run_id: RunId,
-    checkpoint: Annotated[str, typer.Option(help="base, latest, best or step-N.")] = "latest",
+    checkpoint: Annotated[str, typer.Option(help="best, latest, base or step-N.")] = "best",
     environment: Annotated[
         bool, typer.Option("--env/--no-env", help="With the environment's system prompt and tools.")
     ] = True,

@@ -96,7 +96,7 @@ class PlaygroundSession(_Session, Blocking):
         client: TrainerClient,
         run_id: str,
         *,
-        checkpoint: str = "latest",
+        checkpoint: str = "best",
         environment: bool = True,
         example_id: str | None = None,
     ) -> None:
@@ -132,7 +132,7 @@ class AsyncPlaygroundSession(_Session, Awaiting):
         client: AsyncTrainerClient,
         run_id: str,
         *,
-        checkpoint: str = "latest",
+        checkpoint: str = "best",
         environment: bool = True,
         example_id: str | None = None,
     ) -> Self:

@@ -13,7 +13,7 @@ class SessionRequest(Wire):
     """A chat with a run's checkpoint, in its environment or without."""
 
     run_id: str = Field(max_length=80)
-    checkpoint: str = Field(default="latest", max_length=80, pattern=r"^(base|latest|best|step-\d{1,9})$")
+    checkpoint: str = Field(default="best", max_length=80, pattern=r"^(base|latest|best|step-\d{1,9})$")
     environment: bool = True
     example_id: str | None = Field(default=None, max_length=200)
     """Play this example of the run's rows: its prompt comes first, and answers are scored."""
