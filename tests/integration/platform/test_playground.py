@@ -95,7 +95,7 @@ def step(live, run_id):
 @pytest.mark.slow
 def test_two_checkpoints_side_by_side_while_the_run_trains(live, me, training):
     with live.client(me[1]) as client:
-        first, second = opened(client, training, checkpoint="base"), opened(client, training)
+        first, second = (opened(client, training, checkpoint=name) for name in ("base", "latest"))
         before = step(live, training)
         answers = {}
 
