@@ -45,8 +45,8 @@ from benchmax.trainer.learning.learner import Learner
 from benchmax.trainer.progress import STUCK_EVALUATIONS, Outcome, Progress
 from benchmax.trainer.rundir import RunDir, read_metrics
 from benchmax.trainer.sampling.collector import collect, demonstrations
-from benchmax.trainer.sampling.draw import Draw
-from benchmax.trainer.sampling.prompt_stream import PromptStream
+from benchmax.trainer.sampling.prompt_selection import PromptStream
+from benchmax.trainer.sampling.rollout_settings import Draw
 from benchmax.trainer.sampling.sampler import Sampler
 from benchmax.trainer.sampling.step_metrics import response_tokens, rollout_metrics
 from benchmax.trainer.warm_start import supervised_refresh

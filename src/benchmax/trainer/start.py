@@ -40,7 +40,7 @@ from benchmax.trainer.learning.policy import Policy
 from benchmax.trainer.loop import Trainer, WarmUp
 from benchmax.trainer.progress import Outcome
 from benchmax.trainer.rundir import RunDir, read_status, write_config
-from benchmax.trainer.sampling.draw import Draw, rollout_settings
+from benchmax.trainer.sampling.rollout_settings import Draw, rollout_settings
 from benchmax.trainer.sampling.sampler import EngineSampler, Sampler, prompt_tokens
 from benchmax.trainer.task import Task, load_task, make_paths_absolute
 from benchmax.trainer.warm_start.sft_rows import PromptContext, sft_sequences

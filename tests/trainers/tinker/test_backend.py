@@ -25,7 +25,7 @@ from benchmax.trainer.learning.advantage import AdvantageRule, assign_advantages
 from benchmax.trainer.learning.batch import sequence_of
 from benchmax.trainer.open_checkpoint import open_checkpoint
 from benchmax.trainer.rundir import read_metrics, read_status
-from benchmax.trainer.sampling.draw import Draw
+from benchmax.trainer.sampling.rollout_settings import Draw
 from benchmax.trainer.start import resume, train
 from benchmax.trainer.task import Task
 from benchmax.trainer.tiny_model import make_tiny

@@ -36,7 +36,7 @@ from benchmax.rollouts.host import EnvHost
 from benchmax.rollouts.play import run_rollout
 from benchmax.rollouts.replay import replay
 from benchmax.rollouts.settings import RolloutSettings
-from benchmax.trainer.sampling.prompt_stream import PromptStream
+from benchmax.trainer.sampling.prompt_selection import PromptStream
 from benchmax.trainer.sampling.step_metrics import rollout_metrics
 
 BOTH = compose("arithmetic", "calculator")

@@ -12,7 +12,7 @@ from benchmax.evaluation.report import summarise
 from benchmax.models.base import TokenSegment
 from benchmax.rollouts.record import Rollout
 from benchmax.trainer.learning.advantage import AdvantageRule, advantages, assign_advantages
-from benchmax.trainer.sampling.prompt_stream import PromptStream
+from benchmax.trainer.sampling.prompt_selection import PromptStream
 from benchmax.trainer.sampling.step_metrics import rollout_metrics
 
 

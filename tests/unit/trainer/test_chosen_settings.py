@@ -13,7 +13,7 @@ from benchmax.trainer.learning.advantage import CUT_OFF, NO_SIGNAL, AdvantageRul
 from benchmax.trainer.learning.gpu import retry_without_memory
 from benchmax.trainer.learning.optim import Optimizer
 from benchmax.trainer.progress import Progress
-from benchmax.trainer.sampling.prompt_stream import PromptStream
+from benchmax.trainer.sampling.prompt_selection import PromptStream
 from broken_envs import Good
 
 

@@ -16,7 +16,7 @@ from benchmax.inference.tokens.chat import ChatTokens
 from benchmax.rollouts.host import EnvHost
 from benchmax.rollouts.record import Rollout, Termination
 from benchmax.trainer.config import TrainConfig
-from benchmax.trainer.sampling.draw import Draw
+from benchmax.trainer.sampling.rollout_settings import Draw
 from benchmax.trainer.sampling.sampler import OnGroup, play_groups
 
 if TYPE_CHECKING:

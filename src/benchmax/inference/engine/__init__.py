@@ -4,7 +4,7 @@
     request      a generation that was asked for
     sampling     how a token is drawn
     scheduler    what is computed next, with prefill (prompts: who joins, what is reused of them), delivery (who
-                 leaves), capacity (rows and their length) and scheduler_state (what they share)
+                 leaves), preemption (who makes room for longer rows) and scheduler_state (what they share)
     row_table    what the host knows of each row
     kv_cache     keys and values of all rows
     runner       prefill and decode steps on a device; cuda_runner is the one for GPUs

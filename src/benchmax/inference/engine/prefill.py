@@ -14,7 +14,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from benchmax.inference.engine.capacity import Capacity
+from benchmax.inference.engine.preemption import Capacity
 from benchmax.inference.engine.request import Request
 from benchmax.inference.engine.runner import Prefill
 from benchmax.inference.engine.scheduler_state import BatchState, Flight

@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from benchmax.inference.engine.capacity import Capacity
 from benchmax.inference.engine.delivery import TokenDelivery
+from benchmax.inference.engine.preemption import Capacity
 from benchmax.inference.engine.prefill import Admission
 from benchmax.inference.engine.runner import Runner
 from benchmax.inference.engine.scheduler_state import BatchState, Flight

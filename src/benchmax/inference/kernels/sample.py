@@ -1,7 +1,7 @@
 """Triton kernels that draw a token from each row of logits and advance the row's state.
 
 Two launches: one over all chunks of all rows at once, which sums each chunk up, and one that picks a
-chunk by those sums and a token inside it. The draw is that of `sampling.draw` without truncation: the
+chunk by those sums and a token inside it. The draw is that of `sampling.rollout_settings` without truncation: the
 first token whose running sum passes a uniform number made of seed and position.
 """
 

@@ -13,7 +13,7 @@ from benchmax.errors import RewardError
 from benchmax.rollouts.record import Rollout
 from benchmax.trainer.learning.advantage import NO_SIGNAL, AdvantageRule, CutOff, assign_advantages
 from benchmax.trainer.learning.batch import TokenSequence
-from benchmax.trainer.sampling.draw import Draw
+from benchmax.trainer.sampling.rollout_settings import Draw
 from benchmax.trainer.watch.history import most_common_error
 
 if TYPE_CHECKING:

@@ -29,7 +29,7 @@ from benchmax.rollouts.groups import run_group
 from benchmax.rollouts.host import EnvHost
 from benchmax.rollouts.record import Rollout
 from benchmax.trainer.config import TrainConfig
-from benchmax.trainer.sampling.draw import Draw, rollout_settings
+from benchmax.trainer.sampling.rollout_settings import Draw, rollout_settings
 from benchmax.trainer.sampling.round_barrier import RoundBarrier
 
 OnGroup = Callable[[list[Rollout]], None]

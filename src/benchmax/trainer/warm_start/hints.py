@@ -20,7 +20,7 @@ from benchmax.metrics import pays_more
 from benchmax.models.base import TokenSegment
 from benchmax.models.text_tools import plain_text
 from benchmax.rollouts.record import Rollout
-from benchmax.trainer.sampling.draw import Draw
+from benchmax.trainer.sampling.rollout_settings import Draw
 from benchmax.trainer.sampling.sampler import prompt_tokens
 from benchmax.trainer.warm_start.forced_model import demonstration_sequence
 from benchmax.trainer.warm_start.solutions import Solution, Solver

@@ -18,7 +18,7 @@ from benchmax import metrics
 from benchmax.envs.types import Example
 from benchmax.trainer.checkpoint import load_weights
 from benchmax.trainer.rundir import read_metrics
-from benchmax.trainer.sampling.draw import Draw
+from benchmax.trainer.sampling.rollout_settings import Draw
 from benchmax.trainer.warm_start.supervised_steps import SupervisedSteps
 
 if TYPE_CHECKING:

@@ -31,7 +31,7 @@ from benchmax.trainer.config.chosen_settings import ChosenSetting, fit_to_size, 
 from benchmax.trainer.display.plan import plan
 from benchmax.trainer.learning.batch import TokenSequence, sequence_of
 from benchmax.trainer.rundir import write_config
-from benchmax.trainer.sampling.draw import Draw
+from benchmax.trainer.sampling.rollout_settings import Draw
 from benchmax.trainer.warm_start.hints import hinted_solutions
 from benchmax.trainer.warm_start.solutions import Solution, Solver
 from benchmax.trainer.warm_start.supervised_steps import SupervisedSteps, train_epochs

@@ -27,7 +27,7 @@ async def evaluate_rows(child: ChildProcess) -> str:
     from benchmax.evaluation.evaluate import evaluate
     from benchmax.files.redaction import keep_secret
     from benchmax.rollouts.host import EnvHost
-    from benchmax.trainer.sampling.draw import Draw, rollout_settings
+    from benchmax.trainer.sampling.rollout_settings import Draw, rollout_settings
 
     launch = child.launch
     samples = launch.get("samples") or 1

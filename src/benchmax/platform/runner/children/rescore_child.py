@@ -51,7 +51,7 @@ async def _score(env: RemoteEnv, saved: list[Rollout], folder: Path, run_dir: Pa
     from benchmax.rollouts.host import EnvHost
     from benchmax.rollouts.record_files import RolloutLog
     from benchmax.rollouts.replay import replay
-    from benchmax.trainer.sampling.draw import Draw, rollout_settings
+    from benchmax.trainer.sampling.rollout_settings import Draw, rollout_settings
 
     settings = rollout_settings(train_config(run_dir, args, len(saved)), Draw("external-eval", 0, 1, 0.0))
     (folder / ROLLOUTS).unlink(missing_ok=True)

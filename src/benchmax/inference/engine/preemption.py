@@ -1,4 +1,4 @@
-"""Memory for rows: how many there are, how long they are, and who makes room for a longer sequence.
+"""Who makes room for a longer sequence; and how many rows there are, and how long they may become.
 
 When memory for longer sequences runs out, the youngest requests go back to the queue and are computed again later;
 their samples do not change, since a draw depends on seed and position alone.
