@@ -311,7 +311,7 @@ def test_another_site_can_change_nothing(open_page, world, recorded):
 
 def test_another_name_for_this_address_is_refused(browser, world):
     """S7: a name that resolves to loopback."""
-    from conftest import CHROMIUM
+    from console_world import CHROMIUM
 
     opened = browser.browser_type.launch(
         executable_path=CHROMIUM,
