@@ -62,6 +62,8 @@ def load_env_class(spec: str, folder: str | Path | None = None) -> type[BaseEnv]
         file = _file_in(Path(file))
     if file.endswith(".py"):
         return _choose(_import_file(Path(file)), name, spec)
+    if Path(file).suffix and Path(file).is_file():
+        raise UsageError(f"{file} is no Python file. Name the environment's, such as main.py; rows belong to --data.")
     module, dot, name = (file, ":", name) if name else spec.rpartition(".")
     if not dot or not all(part.isidentifier() for part in module.split(".")):
         known = environments()

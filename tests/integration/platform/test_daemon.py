@@ -73,6 +73,7 @@ def test_up_keeps_both_alive_and_down_ends_all(data):
     first = call("up", "--port", port, "--data-dir", data.root)
     assert f"http://127.0.0.1:{port}" in first.stderr
     assert "Sign in, once, with http" in first.stderr
+    assert f"down --data-dir {data.root}" in first.stderr, "the command ends this platform, and no other"
     assert "token=" not in (data.logs / "server.log").read_text(), "a link is for one person, not for a log"
     link = next(word for word in first.stderr.split() if "/login" in word)
     other = ports.free_port()

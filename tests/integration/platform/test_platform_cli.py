@@ -511,7 +511,7 @@ def test_compare_with_the_base_model_and_with_a_run(here, finished):
     assert call_json("runs", "compare", finished, finished)["delta"] == 0
     with pytest.raises(UsageError, match="no eval or run"):
         call("runs", "compare", finished, "nobody")
-    with pytest.raises(UsageError, match="no such checkpoint"):
+    with pytest.raises(UsageError, match=r"no such checkpoint\. (Choose one of: best, latest, step-|It has none yet)"):
         call("runs", "compare", finished, "checkpoint:step-77")
 
 

@@ -13,6 +13,7 @@ from benchmax.envs.base_env import BaseEnv
 from benchmax.envs.datasets import load_examples
 from benchmax.envs.reward_helpers import extract_completion_text
 from benchmax.envs.types import ToolDefinition
+from benchmax.errors import RewardError
 from benchmax.files.jsonl import read_jsonl
 from benchmax.inference.tokens.chat import ChatTokens
 from benchmax.rollouts.host import EnvHost
@@ -53,6 +54,13 @@ class SecretEnv(BaseEnv):
 
     async def compute_reward(self, rollout_id, messages, task, **kwargs):
         return {"right": float("xyzzy" in extract_completion_text(messages))}
+
+
+class BrokenEnv(BaseEnv):
+    """Nothing can be scored."""
+
+    async def compute_reward(self, rollout_id, messages, task, **kwargs):
+        raise ZeroDivisionError
 
 
 # So few letters that a tiny model learns them, whatever it samples.
@@ -189,6 +197,15 @@ def test_where_nothing_helps_that_is_said_and_training_begins(model, tmp_path):
     assert warm["how"] == "none"
     assert "No solution was found" in warm["why"]
     assert "gold_completion or demonstrate" in warm["why"]
+
+
+def test_without_any_reward_no_solution_is_looked_for(model, tmp_path):
+    with pytest.raises(RewardError, match="No rollout got a reward"):
+        run(model, tmp_path, BrokenEnv, limits={"steps": 1})
+    (warm,) = events(tmp_path / "run", "warm_start")
+    assert warm["how"] == "none"
+    assert "No sample got a reward" in warm["why"]
+    assert "correct the reward" in warm["why"]
 
 
 @pytest.mark.parametrize("given", [{"warm_start": "off"}, pytest.param({"recipe": "plain"}, marks=pytest.mark.slow)])

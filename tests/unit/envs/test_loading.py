@@ -66,6 +66,14 @@ def test_a_folder_needs_no_slash_and_hides_no_environment(tmp_path: Path, monkey
     assert load_env_class("math").__name__ == "MathEnvLocal"
 
 
+def test_a_file_of_rows_is_no_environment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "words.jsonl").write_text('{"prompt": "a"}\n')
+    for spec in ("words.jsonl", str(tmp_path / "words.jsonl")):
+        with pytest.raises(UsageError, match=r"is no Python file\. Name the environment's.* --data"):
+            load_env_class(spec)
+
+
 @pytest.mark.parametrize("spec", ["nothing", "./nothing", "no thing.X", ":X"])
 def test_what_is_no_name_is_not_found(spec: str) -> None:
     with pytest.raises(NotFoundError, match="There is no environment named"):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shlex
 import sys
 import time
 from contextlib import closing
@@ -45,11 +46,12 @@ def up(
     from benchmax.platform.daemon.daemon import Daemon
 
     data = DataDir(data_dir)
+    stop = f"{safe(command())} down" + (f" --data-dir {safe(shlex.quote(str(data_dir)))}" if data_dir else "")
     options = Options(data, port or ports.DEFAULT_PORT, data.database_url(database_url), console)
     running = read_daemon(options.data)
     if running is not None:
         unused = port is not None and port != running["port"]
-        advice = f" To use port {port}, stop it first: {safe(command())} down" if unused else ""
+        advice = f" To use port {port}, stop it first: {stop}" if unused else ""
         at = f"http://127.0.0.1:{running['port']}"
         stderr.print(f"It is already running, as process {running['pid']}, at {at}.{advice}")
         options = replace(options, port=running["port"], database_url=running["database_url"])
@@ -57,7 +59,7 @@ def up(
         Daemon(options, on_ready=lambda: _welcome(options, "Ctrl-C stops it.")).run()
         return
     control.start(options)
-    _welcome(options, f"Stop it with: {safe(command())} down")
+    _welcome(options, f"Stop it with: {stop}")
 
 
 def _welcome(options: Options, last: str) -> None:

@@ -45,6 +45,7 @@ NO_SOLUTION = (
     "No solution was found in {seconds:.0f} s that earns more: write gold_completion or demonstrate, "
     "or give chats with warm_start = FILE."
 )
+NO_REWARD = "No sample got a reward, so nothing shows a solution: correct the reward or its judge first."
 SEARCH_SHARE = 1 / 6
 """Share of `limits.seconds` in which solutions are looked for: the rest is for training."""
 MIN_SOLUTIONS = 8
@@ -161,6 +162,9 @@ class WarmStart:
         if wanted == "off" or (wanted == "auto" and signal.ready):
             self.trainer.first_groups = groups
             return WarmStartRecord("off" if wanted == "off" else "none", signal.forecast)
+        if not any(rollout.reward is not None for group in groups for rollout in group):
+            self.trainer.first_groups = groups
+            return WarmStartRecord("none", NO_REWARD)
         began = time.monotonic()
         how, solutions = await self._search(signal, began + SEARCH_SHARE * (self.config.limits.seconds or math.inf))
         if not self._worth(solutions, signal):

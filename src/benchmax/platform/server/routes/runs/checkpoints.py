@@ -82,7 +82,7 @@ async def download(
 
 def _find(services: Services, run: Run, name: str) -> FilePath:
     found = checkpoints.find(services.data.run(run.id), name)
-    return required(found, "The run has no such checkpoint. GET …/checkpoints lists them.")
+    return required(found, checkpoints.missing(services.data.run(run.id)))
 
 
 def _file(services: Services, run: Run, path: FilePath) -> FileResponse:

@@ -42,7 +42,7 @@ def start_eval(services: Services, run_id: RunId, caller: Caller, body: EvalRequ
         kind, _, name = body.model.partition(":")
         kept = [path.name for path in checkpoints.folders(services.data.run(run.id))]
         if kind == "checkpoint" and name not in ("latest", "best", *kept):
-            raise UsageError("The run has no such checkpoint. Use best, latest or step-N of one that is kept.")
+            raise UsageError(checkpoints.missing(services.data.run(run.id)))
         if kind == "endpoint":
             own_endpoint(db, caller.user_id, name)
         options = {"rows": body.rows, "samples": body.samples, "reach": reach_of(services.settings)}

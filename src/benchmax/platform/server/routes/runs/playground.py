@@ -31,7 +31,7 @@ def open_session(services: Services, caller: Caller, body: SessionRequest) -> Se
         if body.example_id and not environment:
             raise UsageError("An example is played in its environment. Leave exampleId out, or environment on.")
         if body.checkpoint != "base" and checkpoints.find(services.data.run(run.id), body.checkpoint) is None:
-            raise UsageError("The run has no such checkpoint. Choose another (GET …/checkpoints), or base.")
+            raise UsageError(checkpoints.missing(services.data.run(run.id), "base"))
         caller.note(db, "playground.open", run.id, checkpoint=body.checkpoint)
     opened = services.live_sessions.for_chat(caller.user_id, body.model_dump() | {"environment": environment})
     return SessionOpened(id=opened.id, status=opened.status)

@@ -37,6 +37,13 @@ def find(run_dir: Path, name: str) -> Path | None:
     return whole.get(name)
 
 
+def missing(run_dir: Path, *others: str) -> str:
+    """What to say of a name that is no checkpoint of the run; `others` are names that would do as well."""
+    kept = [path.name for path in folders(run_dir)]
+    names = ", ".join([*(("best", "latest") if kept else ()), *kept, *others])
+    return "The run has no such checkpoint. " + (f"Choose one of: {names}." if names else "It has none yet.")
+
+
 def marked(run_dir: Path, mark: str) -> str:
     """The name of the checkpoint that is marked as `best` or `latest`; empty when none is."""
     try:
